@@ -72,7 +72,8 @@ pub struct Cookie {
     pub stack_moved: u16,
     /// For teams: offset of the object from the register's value, bytes, in two's complement. For
     /// [`layout::KMP`]: the number of the [`crate::Kmp`]. For functions of MPI that make something: how
-    /// many numbers an element of the list has, or [`crate::LENGTH_UNKNOWN`].
+    /// many numbers an element of the list has, or [`crate::LENGTH_UNKNOWN`]. For collective operations
+    /// of MPI: the number of the function, see [`crate::Arrive::collective`].
     pub displacement: u16,
     /// A probe counts while this equals the low bits of [`crate::State::generation`].
     pub generation: u16,

@@ -44,7 +44,7 @@ pub use plain::{Plain, bytes, read};
 pub use record::{
     Arrive, Away, CHAIN, Callers, Clocks, Condvar, Counts, Depart, ENDS, Head, Init, MAX_CALLERS,
     MAX_EVENTS, Mapping, Memory, Reading, SPEED_ROUNDS, STEPPED, Speed, Sums, TASK_COUNTS, Taker,
-    Thread, UNKNOWN, evidence, how, kind, stepped, taker, team_count,
+    Thread, UNKNOWN, collective, evidence, how, kind, stepped, taker, team_count,
 };
 pub use stay::Stay;
 pub use walk::{CODE_AROUND, Code, Frame, Rule, cfa, rbp};

@@ -111,6 +111,12 @@ pub const fn team_count(count: u32) -> u16 {
     (count << COUNT_SHIFT) as u16
 }
 
+/// The same bits of an [`Arrive`] at a collective operation of MPI: the number of the function.
+#[inline(always)]
+pub const fn collective(number: u16) -> u16 {
+    number << COUNT_SHIFT
+}
+
 /// How a wait or a wake was seen: [`Head::detail`] of [`Condvar`].
 pub mod evidence {
     /// By the entry of a function of the C library for condition variables.
@@ -131,7 +137,7 @@ pub struct Head {
     pub layout: u8,
     /// For a [`Condvar`], one of [`evidence`]. For [`Memory`] and [`Init`], 1 if the object says
     /// that processes share it. For an [`Arrive`] and [`kind::MARK`], bits of [`STEPPED`],
-    /// [`ENDS`] and [`team_count`]. Else zero.
+    /// [`ENDS`] and of [`team_count`] or [`collective`]. Else zero.
     pub detail: u16,
     /// The thread, as the kernel's initial pid namespace numbers it.
     pub tid: u32,
@@ -175,6 +181,12 @@ impl Arrive {
     pub fn team_count(&self) -> Option<u32> {
         let count = u32::from(self.head.detail >> COUNT_SHIFT);
         (count != 0).then_some(count)
+    }
+
+    /// The number of the function of MPI that was called, which is that of its probe's cookie; 0 for
+    /// functions that are not told apart.
+    pub fn collective(&self) -> u16 {
+        self.head.detail >> COUNT_SHIFT
     }
 }
 

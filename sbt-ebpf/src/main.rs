@@ -34,7 +34,7 @@ use aya_ebpf::{
 };
 use sbt_common::{
     Arrive, Caller, Cookie, Depart, Head, Held, Init, Mapping, MarkCookie, Memory, at_end,
-    is_to_be_shared, kind, layout, stepped,
+    collective, is_to_be_shared, kind, layout, stepped,
 };
 
 use crate::{
@@ -210,7 +210,8 @@ pub fn call(ctx: ProbeContext) -> u32 {
     }
     let callers = walk::callers(&task, slot, caller);
     let now = cookie.layout == layout::MPI && mpi::tell(&task, slot, cookie, object);
-    tell_arrival_and_wake(&task, slot, cookie, object, callers, (0, now));
+    let detail = collective(cookie.displacement);
+    tell_arrival_and_wake(&task, slot, cookie, object, callers, (detail, now));
     0
 }
 

@@ -226,7 +226,7 @@ fn a_running_program_is_joined_with_its_children() {
     needs_root!();
     let mut target = start(command(
         program("processes.c"),
-        &["rounds=2000", "us=2000", "processes=3"],
+        &["rounds=30000", "us=2000", "processes=3"],
     ));
     crate::harness::pause(300);
     let alone = attach(target.pid(), &["--duration=500ms"]).report();

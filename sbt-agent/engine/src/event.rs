@@ -340,15 +340,16 @@ pub enum Event {
         /// that.
         round: Option<Round>,
     },
-    /// What an MPI communicator is called alike in all processes of its job, also where another sbt
-    /// watches them. Comes before the first arrival at the communicator; not for each communicator
+    /// What the barrier of a function of MPI on a communicator is called alike in all processes of its job,
+    /// also where another sbt watches them. Comes before the first arrival there; not for each communicator
     /// is such a name known.
     Communicator {
         /// A thread that is about to arrive.
         tid: Tid,
-        /// The object that stands for the communicator.
+        /// The object that stands for the barrier.
         object: u64,
-        /// `world`, or the calls that made the communicator.
+        /// `world`, or the calls that made the communicator, then ` by ` and the function. In recordings of
+        /// older versions the function is missing, and there all functions are one barrier.
         name: String,
     },
     /// A barrier object is initialised, for `count` participants.

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::{
+    languages::is_helper,
     names::View,
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
 };
@@ -264,6 +265,9 @@ fn likely(
             Likely::Member
         };
     }
+    if is_of_all_ranks(view, barrier) && view.rank(index).is_some() {
+        return Likely::Member;
+    }
     let is_main = thread.id.thread == thread.id.process;
     let waits_for_them = match thread.doing {
         // Whether others cannot come because of this wait is decided elsewhere.
@@ -318,6 +322,17 @@ fn likely(
     }
 }
 
+/// Whether a barrier is one of MPI for which all ranks of the program meet, all of which are known.
+fn is_of_all_ranks(view: &View, barrier: &BarrierSeen) -> bool {
+    let ranks = view
+        .scene
+        .processes
+        .iter()
+        .find_map(|process| process.ranks);
+    let all = ranks.and_then(|(all, is_here)| is_here.then_some(all));
+    barrier.kind == Kind::Mpi && all.is_some() && barrier.participants == all
+}
+
 /// Whether a thread is in the function from which a thread that waits at a barrier came, as events tell.
 /// Their sites begin with it. What is on the stacks of the waiting threads may be hidden.
 fn came_from_its_function(
@@ -355,12 +370,6 @@ fn is_in_region(view: &View, index: usize) -> bool {
             .any(|mark| name.contains(mark)),
         Function::At(..) => false,
     })
-}
-
-/// Whether a thread executes no code of the user.
-fn is_helper(view: &View, index: usize) -> bool {
-    let thread = view.thread(index);
-    thread.is_whole && !thread.stack.is_empty() && thread.stack.iter().all(|call| call.of_system)
 }
 
 /// Whether a thread that is unlikely to come might come after its sleep.

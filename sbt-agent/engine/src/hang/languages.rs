@@ -10,7 +10,7 @@ use crate::java::waits_for_monitor;
 /// the program.
 const PYTHON_LOCKS: [&str; 3] = ["PyThread_acquire_lock", "PyMutex_Lock", "_PyMutex_Lock"];
 
-/// The number of calls further in that such a function is in.
+/// How many of the innermost calls are searched for such a function.
 const INNER: usize = 4;
 
 /// The library of Java's virtual machine.

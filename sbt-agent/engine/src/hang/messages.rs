@@ -2,6 +2,11 @@
 
 use super::{calls::wait, names::View, scene::MessageSeen, words::list};
 
+/// What to do about ranks that wait for all others in different functions (MPI 3.1, section 5.1), as the end
+/// of a sentence.
+pub const IN_ORDER: &str =
+    "; all ranks must call the operations of a communicator in the same order";
+
 /// Largest number of ranks whose partners are named at one place.
 const MOST_NAMES: usize = 4;
 
@@ -63,8 +68,14 @@ pub fn partners(view: &View, ranks: &[usize]) -> String {
     format!(" ({}{tag})", list(&pairs, MOST_NAMES))
 }
 
+/// The function of MPI in which a thread waits, in words.
+fn function(view: &View, at: usize) -> Option<String> {
+    let wait = wait(view, at).filter(|wait| wait.is_mpi)?;
+    Some(wait.what)
+}
+
 /// The ranks of one program that wait in a circle, in words; `None` if there is none. Each of `who` waits for
-/// a message of a certain rank, or, as those of `there`, for all ranks to come to where it is.
+/// a message of a certain rank, or, as those of `there`, for all ranks to call the same function.
 pub fn circle(view: &View, who: &[usize], there: &[usize]) -> Option<String> {
     let rank = |at: usize| view.process(view.thread(at).id.process)?.rank;
     let for_all = |at: usize| {
@@ -78,7 +89,14 @@ pub fn circle(view: &View, who: &[usize], there: &[usize]) -> Option<String> {
         }
         let all = who.iter().copied();
         if for_all(at) {
-            return all.filter(|other| !for_all(*other)).collect();
+            let here = function(view, at);
+            let elsewhere = |other: usize| {
+                let there = function(view, other);
+                here.is_some() && there.is_some() && here != there
+            };
+            return all
+                .filter(|other| !for_all(*other) || elsewhere(*other))
+                .collect();
         }
         let message = message(view, at).filter(|message| message.is_of_world);
         let awaited = message.and_then(|message| message.rank);
@@ -101,7 +119,15 @@ pub fn circle(view: &View, who: &[usize], there: &[usize]) -> Option<String> {
     } else {
         names.join(" → ")
     };
-    Some(format!("each of these waits for the next: {names}"))
+    let mut functions: Vec<String> = path
+        .iter()
+        .filter(|at| for_all(**at))
+        .filter_map(|at| function(view, *at))
+        .collect();
+    functions.sort();
+    functions.dedup();
+    let order = if functions.len() > 1 { IN_ORDER } else { "" };
+    Some(format!("each of these waits for the next: {names}{order}"))
 }
 
 /// Follows waits from a rank until they lead back to the way: adds the ranks to `path`, and returns the

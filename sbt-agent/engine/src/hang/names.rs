@@ -75,8 +75,8 @@ impl<'a> View<'a> {
         &self.scene.threads[at]
     }
 
-    /// The thread that may be in the critical section for which a thread waits: the only one of its team that
-    /// does not wait for it, waits at a barrier, and was called by the function that enters the section.
+    /// The thread that may be in the critical section for which a thread waits: the only one of its process
+    /// that does not wait for it, waits at a barrier, and was called by the function that enters the section.
     pub fn may_be_inside(&self, at: usize) -> Option<usize> {
         let of = |at: usize| match &self.scene.threads[at].doing {
             Doing::Waiting(WaitFor::Section {
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         self.called(thread.id, &thread.name)
     }
 
-    /// The rank that a thread is the first thread of. A launcher gives a rank to a script, and with it to
+    /// The rank whose first thread this is; `None` for other threads. A launcher gives a rank to a script, and with it to
     /// what the script starts: which of these is the rank is known if it waits in MPI, or if there is only
     /// one, beside other ranks.
     pub fn rank(&self, at: usize) -> Option<u32> {

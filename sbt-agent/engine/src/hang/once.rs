@@ -29,15 +29,12 @@ impl Once {
     }
 }
 
-/// For what that is done once a thread waits, and the thread that does it: the only one that can. `None` if
-/// there are several, or if the calls of a thread are not known down to its beginning.
+/// The initialisation that a thread waits for, and the thread that executes it: the only one that can. `None`
+/// if there are several, or if the calls of a thread are not known down to its beginning.
 pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
     let thread = view.thread(at);
-    awaited(view, at)?;
-    let own = thread.stack.iter().position(|call| !call.of_system)?;
-    let mut inner = thread.stack[..own].iter().rev();
-    let once = inner.find_map(|call| Once::of(call.function.as_deref()?))?;
-    let here = &thread.stack[own];
+    let (once, outside) = awaited(view, at)?;
+    let here = &thread.stack.get(outside)?;
     let living = || {
         let all = 0..view.scene.threads.len();
         let of = move |other: &usize| {
@@ -51,13 +48,10 @@ pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
     }
     // Which variable or flag a thread further in has begun is not known: so it must be the only one.
     let may_run = |other: &usize| {
-        let stack = &view.thread(*other).stack;
-        let own = stack.iter().position(|call| !call.of_system);
-        let inner = &stack[..own.unwrap_or(stack.len())];
-        let waits = awaited(view, *other).is_some() && inner.iter().any(Once::is_of);
+        let calls = view.thread(*other).stack.iter();
         // A thread that waits for an initialisation has not begun that one.
-        let from = if waits { inner.len() + 1 } else { 0 };
-        stack.iter().skip(from).any(|call| match once {
+        let from = awaited(view, *other).map_or(0, |(_, outside)| outside + 1);
+        calls.skip(from).any(|call| match once {
             Once::Variable => may_be_same(call, here),
             Once::Routine => Once::is_of(call),
         })
@@ -70,14 +64,26 @@ pub fn runner(view: &View, at: usize) -> Option<(Once, usize)> {
 /// Whether calls may be of one function: overloaded functions have one name, and inlined ones no beginning of
 /// their own.
 fn may_be_same(call: &CallSeen, other: &CallSeen) -> bool {
-    call.function == other.function || call.begins.is_some() && call.begins == other.begins
+    let is_named = call.function.is_some() && call.function == other.function;
+    let is_there = call.begins.is_some() && call.begins == other.begins;
+    call.binary == other.binary && (is_named || is_there)
 }
 
-fn awaited(view: &View, at: usize) -> Option<u64> {
-    match view.thread(at).doing {
-        Doing::Waiting(WaitFor::Futex { address, .. }) => Some(address),
-        _ => None,
-    }
+/// The initialisation for whose end a thread waits, and how many calls further in it has been called:
+/// `std::call_once` calls `pthread_once`.
+fn awaited(view: &View, at: usize) -> Option<(Once, usize)> {
+    let thread = view.thread(at);
+    let Doing::Waiting(WaitFor::Futex { .. }) = thread.doing else {
+        return None;
+    };
+    let inner = thread.stack.iter().position(Once::is_of)?;
+    let (further, calls) = thread.stack.split_at(inner);
+    let once = Once::of(calls[0].function.as_deref()?)?;
+    let of_it = calls.iter().take_while(|call| Once::is_of(call)).count();
+    further
+        .iter()
+        .all(|call| call.of_system)
+        .then_some((once, inner + of_it))
 }
 
 #[cfg(test)]
@@ -85,7 +91,7 @@ mod tests {
     use crate::{
         hang::{
             judge,
-            samples::{Seen, call},
+            samples::{Seen, call, mutex},
             scene::{Doing, WaitFor},
         },
         report::HangCause,
@@ -123,6 +129,28 @@ mod tests {
         // Two threads could be the one.
         seen.thread(3, "three", word(0x77), &calls("config", "registry"));
         assert_eq!(seen.hang().because, Some(HangCause::NobodyWakes));
+    }
+
+    #[test]
+    fn a_static_variable_is_that_of_the_function_in_a_library_that_has_it() {
+        let mut seen = Seen::new();
+        seen.thread(
+            1,
+            "one",
+            word(0x88),
+            "*__cxa_guard_acquire < *registry < work s.cpp:11 < run s.cpp:13",
+        );
+        // Executes it.
+        let load = "*read < *load < *registry < begin s.cpp:30";
+        seen.thread(2, "two", call("read", ""), load);
+        // Works in the function that the first one came from.
+        let holds = "*pthread_mutex_lock < work s.cpp:15 < run s.cpp:13";
+        seen.thread(3, "three", mutex(0x99, 1), holds);
+        let found = judge(&seen.0);
+        assert!(
+            found.is_none_or(|found| found.because != Some(HangCause::Cycle)),
+            "two has begun it"
+        );
     }
 
     #[test]

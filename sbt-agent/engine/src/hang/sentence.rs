@@ -75,6 +75,9 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         }
         _ => text.push_str(tail(graph, finding)),
     }
+    if is_of_mpi(graph, at) && finding.elsewhere && finding.because == Some(HangCause::Cycle) {
+        text.push_str(messages::IN_ORDER);
+    }
     text.push_str(&rest(graph, finding, absent, lead));
     if let Some(gone) = absent.gone.first() {
         let seen = &graph.view.scene.barriers[at];
@@ -117,6 +120,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         });
     }
     text
+}
+
+fn is_of_mpi(graph: &Graph, barrier: usize) -> bool {
+    graph.view.scene.barriers[barrier].kind == Kind::Mpi
 }
 
 /// The ranks of MPI that wait in a circle: those that are missing for messages, and those at the barrier for
@@ -204,9 +211,15 @@ fn rest(graph: &Graph, finding: &Finding, absent: &Absent, lead: usize) -> Strin
             text = format!("; {} {verb} missing too", list(&names, MOST_NAMES));
         }
     }
+    // Where others live that may come, more than that is not known.
     let all_live = finding.barrier.is_some_and(|at| all_live(graph, at));
+    let others = !absent.spare.is_empty();
     match absent.lacking() {
         0 => {}
+        1 if others => text.push_str("; 1 more is not there"),
+        more if others => {
+            let _ = write!(text, "; {more} more are not there");
+        }
         1 if all_live => text.push_str("; 1 more has not begun"),
         1 => text.push_str("; 1 more has not begun or has ended"),
         more if all_live => {

@@ -210,7 +210,7 @@ fn push(hull: &mut Vec<Point>, new: Point, side: i128) {
         let product = |a: i128, b: i128| a.saturating_mul(b);
         let turn = product(wide(bx, ax), wide(new.1, ay))
             .saturating_sub(product(wide(by, ay), wide(new.0, ax)));
-        if turn * side < 0 {
+        if turn.signum() * side < 0 {
             break;
         }
         hull.pop();

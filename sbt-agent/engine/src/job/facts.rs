@@ -3,7 +3,10 @@
 use super::Origin;
 use crate::{
     choices::States,
-    report::{Facts, IncompleteKind, IncompleteReport, JobReport, Run, StandstillReport},
+    report::{
+        BlockedOn, Facts, HangWho, IncompleteKind, IncompleteReport, JobReport, Run,
+        StandstillReport,
+    },
     total::total,
     words::ranges,
 };
@@ -35,6 +38,45 @@ fn any(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
         is_known &= answer.is_some();
     }
     is_known.then_some(false)
+}
+
+/// The longest of some times, ns; `None` if one is not known.
+fn longest(times: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    times.reduce(|one, other| Some(one?.max(other?))).flatten()
+}
+
+/// The worst that stood still in a part, with the name of the part. Threads have other numbers in the job,
+/// and are told by their names.
+fn worst_standstill(parts: &[Part]) -> Option<StandstillReport> {
+    let found = parts.iter().filter_map(|part| {
+        let hang = part.facts.run.hang.as_ref()?;
+        Some((part, hang))
+    });
+    let (part, worst) =
+        found.max_by_key(|(_, hang)| (hang.is_alarming(), hang.is_hang(), hang.lasted_ns))?;
+    let forget = |who: &mut HangWho, blocked_on: Option<&mut BlockedOn>| {
+        who.thread = None;
+        if let Some(holder) = blocked_on.and_then(|on| on.holder.as_mut()) {
+            holder.thread = None;
+        }
+    };
+    let mut worst = worst.clone();
+    worst.found.text = format!("{}: {}", part.origin.called(), worst.found.text);
+    if let Some(barrier) = &mut worst.found.barrier {
+        barrier.id = None;
+    }
+    let found = &mut worst.found;
+    let threads = [&mut found.arrived, &mut found.missing, &mut found.others];
+    for thread in threads.into_iter().flatten() {
+        forget(&mut thread.who, thread.blocked_on.as_mut());
+    }
+    for link in found.cycle.iter_mut().flatten() {
+        forget(&mut link.who, Some(&mut link.blocked_on));
+    }
+    for other in &mut found.also {
+        other.barrier.id = None;
+    }
+    Some(worst)
 }
 
 /// Names in a sentence: the first ones, and how many more.
@@ -95,6 +137,10 @@ pub fn merged(parts: &[Part], job: JobReport) -> Facts {
         departures: same(runs().map(|run| run.departures)).flatten(),
         had_children: any(runs().map(|run| run.had_children)),
         openmp_tasks: any(runs().map(|run| run.openmp_tasks)),
+        hang: worst_standstill(parts),
+        // What was not looked for in one part was not looked for in the job.
+        hang_time_ns: longest(runs().map(|run| run.hang_time_ns)),
+        hang_unwatched_ns: longest(runs().map(|run| run.hang_unwatched_ns)),
         ..Run::default()
     };
     Facts {

@@ -14,6 +14,9 @@ use crate::event::{Event, Tid};
 /// collective, unless events are missing.
 const MOST_OPEN: usize = 1 << 12;
 
+/// The most barriers on the world, of all recordings together. A rank has one for each function of MPI.
+const MOST_WORLDS: usize = 1 << 16;
+
 /// A collective that some rank has not left yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -63,7 +66,9 @@ impl Meetings {
     /// Takes in an event of a recording. The events of all recordings come in the order of their times.
     pub fn take(&mut self, recording: usize, event: &Event) {
         match event {
-            Event::Communicator { object, name, .. } if name == super::WORLD => {
+            Event::Communicator { object, name, .. }
+                if super::is_on_world(name) && self.worlds.len() < MOST_WORLDS =>
+            {
                 self.worlds.insert((recording, *object));
             }
             Event::Arrive {

@@ -11,6 +11,21 @@ pub mod renumber;
 /// The name of `MPI_COMM_WORLD` in [`crate::event::Event::Communicator`].
 pub const WORLD: &str = "world";
 
+/// Stands in the name of a barrier between that of the communicator and that of the function of MPI which
+/// all ranks call.
+pub const BY: &str = " by ";
+
+/// The longest name of a barrier, and of a clock, that recordings of a job may have, bytes.
+const LONGEST_NAME: usize = 512;
+const LONGEST_CLOCK: usize = 64;
+
+/// Whether the barrier of this name is one of `MPI_COMM_WORLD`.
+pub fn is_on_world(name: &str) -> bool {
+    name.split_once(BY)
+        .map_or(name, |(communicator, _)| communicator)
+        == WORLD
+}
+
 /// Stands in names of communicators for the ranks of one machine: the communicators of two machines
 /// that differ only in that are two.
 pub const MACHINE: &str = "machine";
@@ -37,6 +52,10 @@ impl Origin {
     /// rank.
     pub fn name_in_job(&self, name: &str) -> Option<String> {
         self.rank?;
+        // Files may be damaged, and the clock may stand in the name many times.
+        if name.len() > LONGEST_NAME || self.clock.len() > LONGEST_CLOCK {
+            return None;
+        }
         Some(name.replace(MACHINE, &format!("{MACHINE} {}", self.clock)))
     }
 

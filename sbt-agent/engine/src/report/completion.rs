@@ -11,9 +11,14 @@ const LONG_NS: f64 = 500_000.0;
 impl Report {
     /// For how long at least threads slept in the barriers of a site after the last one had come, ns, all
     /// threads together, by the kernel's sums; 0 where the model knows how long they took to leave: their
-    /// work is without that time then.
+    /// work is without that time then. 0 too where episodes are incomplete: the kernel's sums are of these as
+    /// well, and the model's are not.
     pub fn slept_after_the_last_ns(&self, site: &SiteReport) -> u64 {
-        if site.release_ns.is_some() || site.estimated {
+        if site.release_ns.is_some()
+            || site.estimated
+            || site.incomplete > 0
+            || self.lost_events > 0
+        {
             return 0;
         }
         let places = self.waits.iter().flat_map(|looks| &looks.places);

@@ -56,8 +56,8 @@ pub fn sound(mut report: Report) -> Report {
     withhold_at_barriers_with_work(&mut report);
     if let Some((pct, what)) = spun_in_the_work(&report) {
         let because = format!(
-            "for about {pct:.0} % of thread time, threads spun for {what} outside of \
-             barriers: that is no work, and how much of it each thread did is not known"
+            "for about {pct:.0} % of thread time, threads {what} outside of barriers: how much of it is \
+             work, and of which thread, is not known"
         );
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -202,9 +202,11 @@ fn spun_in_the_work(report: &Report) -> Option<(f64, &'static str)> {
         |place: &&WaitPlaceReport| place.call.as_deref().map(Gets::of) == Some(Gets::Message);
     let (messages, others): (Vec<_>, Vec<_>) = spinning.partition(is_message);
     let what = match (messages.is_empty(), others.is_empty()) {
-        (true, _) => "a lock or a flag",
-        (false, true) => "other ranks of MPI",
-        (false, false) => "a lock, a flag or other ranks of MPI",
+        (true, _) => "spun for a lock or a flag",
+        (false, true) => "waited for other ranks of MPI or exchanged data with them",
+        (false, false) => {
+            "spun for a lock or a flag, or waited for other ranks of MPI or exchanged data with them"
+        }
     };
     let all = messages.iter().chain(&others);
     let pct: f64 = all.map(|place| place.share_pct).sum();

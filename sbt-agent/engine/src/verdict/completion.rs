@@ -10,9 +10,9 @@ use crate::{
 /// Percentage of thread time from which it is told.
 const SHARE: f64 = 5.0;
 
-/// How long threads sleep after the last one has come: in the mean of a wait, and all together, ns. Without
-/// what one oversleeps at most that sleeps again and again for half of the time that it has waited, as in
-/// libc++ (`__libcpp_timed_backoff_policy`).
+/// How long threads sleep after the last one has come: in the mean of a wait, and all together, ns. Where
+/// threads poll, the most that they oversleep by that is subtracted: in libc++ each sleeps again and again for
+/// half of the time that it has waited (`__libcpp_timed_backoff_policy`).
 fn beyond_polling(report: &Report, site: &SiteReport) -> Option<(f64, f64)> {
     const OF_WAIT: f64 = 1.0 / 3.0;
     let each_ns = report.each_sleeps_on_ns(site)?;
@@ -41,11 +41,14 @@ pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     }
     let (does, remedy) = if site.kind == BarrierKind::Std {
         (
-            "calls the barrier's completion function before, if it has one",
+            "The last thread may execute the barrier's completion function before it releases the others",
             "Do less in that function",
         )
     } else {
-        ("does something before", "Let it do less there")
+        (
+            "The last thread may do something before it releases the others",
+            "Let it do less there",
+        )
     };
     Some(VerdictReport {
         kind: VerdictKind::SerialInBarrier,
@@ -53,8 +56,8 @@ pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         thread: None,
         text: format!(
             "serial part in the barrier at {}: after the last thread has come, the others sleep there for \
-             at least {} more on average, {share_pct:.0} % of thread time, until it lets them go: it {does}. \
-             {remedy}, or let the others go on meanwhile.",
+             at least {} more on average, {share_pct:.0} % of thread time. {does}. {remedy}, or let the others \
+             go on meanwhile.",
             site.called(),
             time(whole(each_ns)),
         ),

@@ -40,18 +40,40 @@ fn waiting(part: &[TrendReport], threads: f64) -> Option<(f64, f64)> {
     })
 }
 
-/// How the wait grows from the first part of the run to the last, percent of the threads' time;
-/// `None` if it does not grow from each part to the next.
-fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
+/// The quarters of the run at a site.
+fn quarters(site: &SiteReport) -> Option<impl Iterator<Item = &[TrendReport]>> {
     // The first episode follows the program's start.
     let trend = site.trend.get(1..)?;
     let width = trend.len() / PARTS;
-    if width == 0 {
-        return None;
-    }
-    let parts: Option<Vec<(f64, f64)>> = (0..PARTS)
-        .map(|part| waiting(&trend[part * width..(part + 1) * width], threads))
-        .collect();
+    (width > 0).then(|| trend.chunks_exact(width).take(PARTS))
+}
+
+/// Whether the phases become shorter, or longer, from each quarter of the run to the next, in all to so
+/// many times as little or as much: as where a matrix is factored and less of it is left in each step.
+pub fn changes_steadily(site: &SiteReport, times: f64) -> bool {
+    let phase = |part: &[TrendReport]| {
+        let episodes = total(part.iter().map(|bucket| bucket.episodes));
+        let each = part
+            .iter()
+            .map(|bucket| Some(bucket.phase_ns? as f64 * bucket.episodes as f64));
+        let sum = each.sum::<Option<f64>>()?;
+        (episodes >= LEAST).then(|| sum / episodes as f64)
+    };
+    let phases: Option<Vec<f64>> = quarters(site).and_then(|parts| parts.map(phase).collect());
+    phases.is_some_and(|phases| {
+        let by =
+            |at_least: fn(f64, f64) -> bool| phases.windows(2).all(|two| at_least(two[0], two[1]));
+        let (first, last) = (phases[0], phases[PARTS - 1]);
+        by(|before, after| before > after) && first >= times * last
+            || by(|before, after| before < after) && last >= times * first
+    })
+}
+
+/// How the wait grows from the first part of the run to the last, percent of the threads' time;
+/// `None` if it does not grow from each part to the next.
+fn growth(site: &SiteReport, threads: f64) -> Option<(f64, f64)> {
+    let parts: Option<Vec<(f64, f64)>> =
+        quarters(site)?.map(|part| waiting(part, threads)).collect();
     let parts = parts?;
     let grows = parts.windows(2).all(|pair| pair[1].1 > pair[0].1);
     let ((first, first_ns), (last, last_ns)) = (*parts.first()?, *parts.last()?);

@@ -72,7 +72,7 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
 
 /// Why there is no verdict on a program without barriers at whose threads sbt has looked.
 const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out; \
-     for what each waits stands below";
+     see below what each of them waits for";
 
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 11] = [
@@ -126,7 +126,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             && only.kind == VerdictKind::OthersTakeCpus
             && let Some(wait) = longest_wait(report)
         {
-            only.text = format!("{} Beside that, {wait}.", only.text);
+            only.text = format!("{} Besides, {wait}.", only.text);
         }
         return match (
             found.is_empty(),
@@ -241,7 +241,7 @@ fn longest_wait(report: &Report) -> Option<String> {
     let longest = among_busy.max_by(|a, b| a.0.share_pct.total_cmp(&b.0.share_pct));
     let (pair, waiter, waker) = longest?;
     Some(format!(
-        "the longest wait of one that works too: {} {} waits {:.0} % of its time until {} {} wakes it, in {}",
+        "of the threads that also work, {} {} waits longest: {:.0} % of its time until {} {} wakes it, in {}",
         waiter.label, waiter.name, pair.share_pct, waker.label, waker.name, pair.at
     ))
 }

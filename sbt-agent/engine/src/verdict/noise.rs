@@ -2,7 +2,10 @@
 //! memory, a CPU's other thread, or whoever else uses the machine make equal work take twice as long at
 //! times, and by chance mostly that of one thread.
 
-use super::culprit::{Culprit, members};
+use super::{
+    culprit::{Culprit, members},
+    drift::changes_steadily,
+};
 use crate::report::{Report, SiteReport, StatReport};
 
 /// Threads with fewer phases show no range.
@@ -41,7 +44,9 @@ pub fn is_noise_of(site: &SiteReport, culprit: &Culprit) -> bool {
 
 /// [`is_noise`] for any thread. `works`: how long it works, and how long the others do on average.
 pub fn is_noise_at(site: &SiteReport, thread: u32, works: (f64, f64)) -> bool {
-    if works.0 >= TWICE * works.1 {
+    // The program itself gives all threads less and less to do, or more and more: that their work varies
+    // tells nothing of the machine.
+    if works.0 >= TWICE * works.1 || changes_steadily(site, TWICE) {
         return false;
     }
     let of = |is_own: bool| -> Vec<&StatReport> {

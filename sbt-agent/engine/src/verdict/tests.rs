@@ -516,6 +516,25 @@ fn what_was_hardly_measured_is_not_judged() {
     assert!(because.contains("waiting at barriers"), "{because}");
 }
 
+/// As where a matrix is factored: each step leaves less of it.
+#[test]
+fn work_that_shrinks_from_step_to_step_is_no_noise() {
+    let kinds = |left: fn(u64) -> u64| -> Vec<VerdictKind> {
+        let mut program = Program::new(4);
+        for round in 0..80 {
+            let work = |us: u64| [left(round) * us * US, 0, 0];
+            program.meet(0, &but(4, 3, work(140), work(100)));
+        }
+        let verdicts = program.report().verdicts.unwrap_or_default();
+        verdicts.iter().map(|verdict| verdict.kind).collect()
+    };
+    let persistent = [VerdictKind::PersistentStraggler];
+    assert_eq!(kinds(|round| 81 - round), persistent);
+    assert_eq!(kinds(|round| 1 + round), persistent);
+    // Here the machine may have been at work.
+    assert!(kinds(|round| 1 + round * 37 % 80).is_empty());
+}
+
 #[test]
 fn what_costs_most_comes_first_and_only_the_worst_are_told() {
     let mut program = Program::new(4);

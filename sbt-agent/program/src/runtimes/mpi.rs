@@ -67,6 +67,21 @@ pub fn collectives() -> impl Iterator<Item = (&'static str, Function)> {
     })
 }
 
+/// The number of an operation that is a barrier, from 1; 0 for all other functions.
+pub fn number(function: &str) -> u16 {
+    let name = function.strip_prefix('P').unwrap_or(function);
+    let mut numbered = (1..).zip(COLLECTIVES);
+    numbered
+        .find(|(_, (known, _))| *known == name)
+        .map_or(0, |(number, _)| number)
+}
+
+/// The name of the operation with this number.
+pub fn numbered(number: u16) -> Option<&'static str> {
+    let index = usize::from(number.checked_sub(1)?);
+    COLLECTIVES.get(index).map(|(name, _)| *name)
+}
+
 /// Whether a file defines MPI's functions for programs in C: a library, or a program that it was linked
 /// into. Libraries that stand between, for measurements or for Fortran, use the second names of the
 /// functions (MPI 3.1, section 14.2), but do not define them.

@@ -11,7 +11,7 @@ use super::{
 };
 use sbt_engine::{
     event::Event,
-    job::{Origin, WORLD},
+    job::{Origin, is_on_world},
     model::tape::Step,
     report::{Facts, IncompleteKind, IncompleteReport},
     words::time,
@@ -116,6 +116,7 @@ impl Scan {
                 if let Some(name) = self.origin.name_in_job(name)
                     && let Some((before, _)) = self.named.insert(*object, (name.clone(), false))
                     && before != name
+                    && self.reused.len() < MOST_NAMES
                 {
                     self.reused.extend([before, name]);
                 }
@@ -127,7 +128,7 @@ impl Scan {
             }
             Step::Event(Event::Arrive { object, .. }) => {
                 if let Some((name, _)) = self.named.get(object) {
-                    self.on_world += u64::from(name == WORLD);
+                    self.on_world += u64::from(is_on_world(name));
                     self.used.insert(*object);
                 }
             }
@@ -218,14 +219,15 @@ pub(super) fn check(scans: &[Scan]) -> anyhow::Result<()> {
                 conceptual,
                 marks,
                 counters,
+                states,
                 ..
             } = &scan.facts;
-            (conceptual.clone(), marks.clone(), counters.clone())
+            (conceptual.clone(), marks.clone(), counters.clone(), *states)
         };
         anyhow::ensure!(
             options(scan) == options(first),
-            "{here} and {there} were made with different options: --phase, --mark and --events must be \
-             the same for all ranks"
+            "{here} and {there} were made with different options: --phase, --mark, --events and \
+             --states must be the same for all ranks"
         );
     }
     Ok(())

@@ -10,6 +10,10 @@ use sbt_engine::{
 pub(super) fn size(job: &JobReport) -> String {
     let hosts = plural(job.hosts.len() as u64, "host");
     match job.ranks {
+        Some(ranks) if !job.missing_ranks.is_empty() => {
+            let seen = u64::from(ranks).saturating_sub(job.missing_ranks.len() as u64);
+            format!("{seen} of {}, on {hosts}", plural(ranks.into(), "rank"))
+        }
         Some(ranks) => format!("{} on {hosts}", plural(ranks.into(), "rank")),
         None => format!("{} of {hosts}", plural(job.recordings.into(), "recording")),
     }

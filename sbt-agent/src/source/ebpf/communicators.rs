@@ -6,10 +6,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sbt_common::{Made, Make, Memory, Mpi};
 
 use super::spaces::{own, shared};
-use sbt_engine::{event, job::WORLD};
+use sbt_engine::{
+    event::{self, SHARED},
+    job::{BY, WORLD},
+};
 use sbt_program::{
     process::job,
     runtimes::mpi::{
+        self,
         families::{CommunicatorId, Families},
         makers::{self, Maker, MakerCall},
         openmpi::{self, Communicator, FoundCommunicator},
@@ -30,6 +34,11 @@ pub struct Communicators {
     met: FxHashMap<u64, Met>,
     /// Ids of communicators. Each job has its own `MPI_COMM_WORLD`.
     objects: FxHashMap<Which, u64>,
+    /// Ids of the barriers that the functions of MPI are on a communicator, by its id and the number of
+    /// the function.
+    barriers: FxHashMap<(u64, u16), u64>,
+    /// What communicators are called in all processes of their jobs, by id.
+    called: FxHashMap<u64, String>,
     /// The names of new objects, until they are taken.
     names: FxHashMap<u64, String>,
     families: Families,
@@ -112,7 +121,40 @@ impl Communicators {
         (own(of.0, at), None)
     }
 
-    /// What a communicator is called alike in all processes of its job, also where other processes are
+    /// The id of the barrier that a function of MPI, by its number, is on a communicator: ranks meet if
+    /// they call the same function, and wait for ever if they do not (MPI 3.1, section 5.1).
+    pub fn barrier(&mut self, communicator: u64, function: u16) -> u64 {
+        if event::space(communicator) != SHARED {
+            return communicator;
+        }
+        if let Some(known) = self.barriers.get(&(communicator, function)) {
+            return *known;
+        }
+        let mut others = self.barriers.keys();
+        let new = if others.any(|(other, _)| *other == communicator) {
+            self.new_id(communicator)
+        } else {
+            communicator
+        };
+        self.barriers.insert((communicator, function), new);
+        if let Some(name) = self.called.get(&communicator) {
+            let name = match mpi::numbered(function) {
+                Some(function) => format!("{name}{BY}{function}"),
+                None => name.clone(),
+            };
+            if self.names.len() >= MAX_OBJECTS {
+                self.names.clear();
+            }
+            self.names.insert(new, name);
+        }
+        new
+    }
+
+    fn new_id(&self, at: u64) -> u64 {
+        shared(at, self.objects.values().chain(self.barriers.values()))
+    }
+
+    /// What a barrier is called alike in all processes of its job, also where other processes are
     /// watched apart; `None` if the name has been taken already, or is not known, or if a process may
     /// have used the communicator before it was watched.
     pub fn take_name(&mut self, space: u16, object: u64) -> Option<String> {
@@ -247,18 +289,17 @@ impl Communicators {
         if self.objects.len() >= MAX_OBJECTS {
             let used: FxHashSet<u64> = self.met.values().map(|met| met.object).collect();
             self.objects.retain(|_, object| used.contains(object));
+            self.called.retain(|object, _| used.contains(object));
+            self.barriers.retain(|(object, _), _| used.contains(object));
         }
-        let new = shared(at, self.objects.values());
+        let new = self.new_id(at);
         let name = match &communicator {
             Which::Called(id) => self.families.name_in_job(*id).map(str::to_owned),
             // Open MPI's number of `MPI_COMM_WORLD`.
             Which::Read(_, Communicator { number: 0, .. }) => Some(WORLD.into()),
             Which::Read(_, read) => Some(format!("number {} from {}", read.number, read.first)),
         };
-        if self.names.len() >= MAX_OBJECTS {
-            self.names.clear();
-        }
-        self.names.extend(name.map(|name| (new, name)));
+        self.called.extend(name.map(|name| (new, name)));
         self.objects.insert(communicator, new);
         new
     }
@@ -286,6 +327,31 @@ mod tests {
             communicators.object(Which::Read(None, world), 0x1000),
             first
         );
+    }
+
+    #[test]
+    fn functions_of_mpi_are_barriers_of_their_own() {
+        let mut communicators = Communicators::default();
+        let barrier = mpi::number("MPI_Barrier");
+        let reduction = mpi::number("PMPI_Allreduce");
+        let world = communicators.object(Which::Read(None, Communicator::default()), 0x1000);
+        let one = communicators.barrier(world, reduction);
+        let other = communicators.barrier(world, barrier);
+        assert_ne!(one, other);
+        assert_eq!(communicators.barrier(world, reduction), one);
+        assert_eq!(communicators.barrier(world, barrier), other);
+        assert_eq!(communicators.names[&one], "world by MPI_Allreduce");
+        assert_eq!(communicators.names[&other], "world by MPI_Barrier");
+        let next = Communicator {
+            number: 1,
+            first: 0,
+        };
+        let next = communicators.object(Which::Read(None, next), 0x1000);
+        assert!(![one, other].contains(&next));
+        // A communicator that is not known is that of one process, whose calls meet nobody.
+        let unknown = own(1, 0x1000);
+        assert_eq!(communicators.barrier(unknown, reduction), unknown);
+        assert_eq!(communicators.barrier(unknown, barrier), unknown);
     }
 
     #[test]

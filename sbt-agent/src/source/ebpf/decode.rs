@@ -489,7 +489,10 @@ impl Decoder {
         let object = if is_numbered || record.head.layout == layout::MPI {
             let of = (thread.space, thread.process);
             let named = (record.object, is_numbered);
-            let (object, count) = self.communicators.find(of, named, time_ns);
+            let (communicator, count) = self.communicators.find(of, named, time_ns);
+            let object = self
+                .communicators
+                .barrier(communicator, record.collective());
             if let Some(name) = self.communicators.take_name(thread.space, object) {
                 out.push(Event::Communicator { tid, object, name });
             }

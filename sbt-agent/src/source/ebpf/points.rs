@@ -7,6 +7,7 @@ use crate::kernel::bpf::ProbePoint;
 use sbt_program::{
     files::ProbedFile,
     point::{Function, Point},
+    runtimes::mpi,
 };
 
 /// Which end of a function a probe is put on.
@@ -203,6 +204,7 @@ pub fn cookie(
             layout: point.layout,
             object,
             count,
+            displacement: mpi::number(&point.symbol),
             ..cookie
         }
         .pack(),

@@ -2,8 +2,8 @@
 //! threads, and which callers.
 
 use sbt_common::{
-    Arrive, Caller, Condvar, Cookie, ENDS, Held, Memory, Registers as _, TeamHit, evidence, kind,
-    kmp, layout, stepped, team,
+    Arrive, Caller, Condvar, Cookie, ENDS, Held, Memory, Registers as _, TeamHit, collective,
+    evidence, kind, kmp, layout, stepped, team,
 };
 
 use super::{
@@ -44,7 +44,7 @@ impl Programs {
         let arrival = Arrival {
             cookie,
             object,
-            detail: 0,
+            detail: collective(cookie.displacement),
         };
         self.tell_arrival(&arrival, caller, hit);
     }

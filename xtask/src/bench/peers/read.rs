@@ -58,37 +58,38 @@ pub fn sbt(json: &str) -> Result<Seen> {
     Ok(Seen::Arrivals(report.arrivals))
 }
 
-/// The sum of bpftrace's lines `@arrivals[tid]: 12`.
-pub fn bpftrace(text: &str) -> Seen {
+/// The sum of bpftrace's lines `@arrivals[tid]: 12`. Here and below `None` if no line is as expected: what the
+/// tool counted is unknown then.
+pub fn bpftrace(text: &str) -> Option<Seen> {
     let counts = text.lines().filter_map(|line| {
         let rest = line.trim().strip_prefix("@arrivals[")?;
         rest.split_once("]: ")?.1.parse::<u64>().ok()
     });
-    Seen::Arrivals(counts.sum())
+    sum(counts).map(Seen::Arrivals)
 }
 
 /// Samples in the output of `perf report --stats`, where the total stands first.
-pub fn perf_record(text: &str) -> Seen {
+pub fn perf_record(text: &str) -> Option<Seen> {
     let samples = text.lines().find_map(|line| {
         let rest = line.trim().strip_prefix("SAMPLE events:")?;
         rest.split_whitespace().next()?.parse().ok()
     });
-    Seen::Arrivals(samples.unwrap_or(0))
+    samples.map(Seen::Arrivals)
 }
 
 /// Calls in the summary of `perf trace -s`, which has a table for each thread.
-pub fn perf_trace(text: &str) -> Seen {
-    Seen::FutexCalls(sum(text, 1, |words| words.first() == Some(&"futex")))
+pub fn perf_trace(text: &str) -> Option<Seen> {
+    column(text, 1, |words| words.first() == Some(&"futex")).map(Seen::FutexCalls)
 }
 
 /// Calls in the summary of `strace -c`.
-pub fn strace(text: &str) -> Seen {
-    Seen::FutexCalls(sum(text, 3, |words| words.last() == Some(&"futex")))
+pub fn strace(text: &str) -> Option<Seen> {
+    column(text, 3, |words| words.last() == Some(&"futex")).map(Seen::FutexCalls)
 }
 
 /// Calls in the summary of `ltrace -c`.
-pub fn ltrace(text: &str, function: &str) -> Seen {
-    Seen::Arrivals(sum(text, 3, |words| words.last() == Some(&function)))
+pub fn ltrace(text: &str, function: &str) -> Option<Seen> {
+    column(text, 3, |words| words.last() == Some(&function)).map(Seen::Arrivals)
 }
 
 /// Number of lines that gdb's breakpoint commands print.
@@ -98,13 +99,17 @@ pub fn gdb(text: &str) -> Seen {
 }
 
 /// The sum of the numbers in one column of the selected lines.
-fn sum(text: &str, column: usize, is_meant: impl Fn(&[&str]) -> bool) -> u64 {
+fn column(text: &str, column: usize, is_meant: impl Fn(&[&str]) -> bool) -> Option<u64> {
     let numbers = text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = words.get(column)?.parse::<u64>().ok()?;
         is_meant(&words).then_some(number)
     });
-    numbers.sum()
+    sum(numbers)
+}
+
+fn sum(numbers: impl Iterator<Item = u64>) -> Option<u64> {
+    numbers.reduce(|sum, number| sum + number)
 }
 
 #[cfg(test)]
@@ -148,12 +153,12 @@ mod tests {
     #[test]
     fn counts_of_all_threads_are_added() {
         let text = "\n@arrivals[1679]: 5000\n@arrivals[1681]: 4998\n\n@waited[1681]: 824319996\n";
-        assert_eq!(bpftrace(text), Seen::Arrivals(9998));
-        assert_eq!(bpftrace("@waited[1681]: 824319996\n"), Seen::Arrivals(0));
+        assert_eq!(bpftrace(text), Some(Seen::Arrivals(9998)));
+        assert_eq!(bpftrace("@waited[1681]: 824319996\n"), None);
         let text = " phases (1955), 9999 events, 50.0%\n   syscall  calls  errors  total\n\
                     \x20  futex   4999    434   788.019     0.010\n\
                     \n phases (1957)\n   futex   5000    299   780.308\n";
-        assert_eq!(perf_trace(text), Seen::FutexCalls(9999));
+        assert_eq!(perf_trace(text), Some(Seen::FutexCalls(9999)));
     }
 
     #[test]
@@ -162,12 +167,15 @@ mod tests {
                     ------ ----------- ----------- --------- --------- ----------------\n\
                     100.00    0.072338           7     10034      4148 futex\n\
                     100.00    0.072338           7     10034      4148 total\n";
-        assert_eq!(strace(text), Seen::FutexCalls(10034));
-        assert_eq!(strace(&text.replace("futex", "read")), Seen::FutexCalls(0));
+        assert_eq!(strace(text), Some(Seen::FutexCalls(10034)));
+        assert_eq!(strace(&text.replace("futex", "read")), None);
         let text = "100.00    2.365670         591      4000 pthread_barrier_wait\n\
                     100.00    2.365670                  4000 total\n";
-        assert_eq!(ltrace(text, "pthread_barrier_wait"), Seen::Arrivals(4000));
-        assert_eq!(ltrace(text, "GOMP_barrier"), Seen::Arrivals(0));
+        assert_eq!(
+            ltrace(text, "pthread_barrier_wait"),
+            Some(Seen::Arrivals(4000))
+        );
+        assert_eq!(ltrace(text, "GOMP_barrier"), None);
     }
 
     #[test]
@@ -175,7 +183,7 @@ mod tests {
         let text = "Aggregated stats:\n           TOTAL events:      10017\n\
                     \x20         SAMPLE events:      10000  (99.8%)\n\
                     x stats:\n          SAMPLE events:      10\n";
-        assert_eq!(perf_record(text), Seen::Arrivals(10000));
+        assert_eq!(perf_record(text), Some(Seen::Arrivals(10000)));
     }
 
     #[test]

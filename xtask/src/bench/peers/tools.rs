@@ -69,7 +69,7 @@ pub fn all() -> [Tool; 9] {
             package: Some(("bpftrace", "bpftrace")),
             late: "over the whole run: who waits least; no episodes, no places",
             words: "bpftrace -q -o OUTPUT BPFTRACE_SCRIPT -c LINE",
-            read: |run| Ok(Some(read::bpftrace(&run.written()?))),
+            read: |run| Ok(read::bpftrace(&run.written()?)),
         },
         Tool {
             name: "`perf record`, uprobe",
@@ -80,7 +80,7 @@ pub fn all() -> [Tool; 9] {
             read: |run| {
                 let mut report = process::command("perf");
                 report.args(["report", "--stats", "-i"]).arg(run.file);
-                Ok(Some(read::perf_record(&process::read(&mut report)?)))
+                Ok(read::perf_record(&process::read(&mut report)?))
             },
         },
         Tool {
@@ -89,21 +89,21 @@ pub fn all() -> [Tool; 9] {
             late: "over the whole run: who sleeps least, on any futex",
             words: "unshare --mount sh -c TRACEFS sh \
                     perf trace -s -e futex -o OUTPUT -- PROGRAM",
-            read: |run| Ok(Some(read::perf_trace(&run.written()?))),
+            read: |run| Ok(read::perf_trace(&run.written()?)),
         },
         Tool {
             name: "`strace -f -c -e trace=futex`",
             package: Some(("strace", "strace")),
             late: "no: one sum for all threads",
             words: "strace -f -c -e trace=futex -o OUTPUT PROGRAM",
-            read: |run| Ok(Some(read::strace(&run.written()?))),
+            read: |run| Ok(read::strace(&run.written()?)),
         },
         Tool {
             name: "`ltrace -f -c -x FUNCTION`",
             package: Some(("ltrace", "ltrace")),
             late: "no: one sum for all threads",
             words: "ltrace -f -c -L -x FUNCTION@LIBRARY -o OUTPUT PROGRAM",
-            read: |run| Ok(Some(read::ltrace(&run.written()?, run.program.function))),
+            read: |run| Ok(read::ltrace(&run.written()?, run.program.function)),
         },
         Tool {
             name: "`gdb`, a breakpoint that prints and goes on",

@@ -480,13 +480,64 @@ fn ranks_that_wait_for_a_message_and_at_a_barrier_wait_in_a_circle() {
     assert!(!asleep(&seen).1.contains('→'));
     seen.0.threads[0].went_on = false;
     let world = seen.0.threads[0].stack[2].message;
+    seen.0.threads[1].stack = stack("*opal_progress < *PMPI_Barrier < main a.c:20");
     seen.0.threads[1].stack[2].message = world;
     assert!(!asleep(&seen).1.contains('→'));
+    seen.0.threads[1].stack = stack("*opal_progress < *MPI_Allreduce < main a.c:12");
+    seen.0.threads[1].stack[2].message = world;
+    assert_eq!(
+        asleep(&seen).1,
+        "rank 0 waits in MPI_Barrier(), called in main() a.c:20; rank 1 waits in MPI_Allreduce(), called \
+         in main() a.c:12: each of these waits for the next: rank 0 → rank 1 → rank 0; all ranks must \
+         call the operations of a communicator in the same order"
+    );
     let mut seen = ranks();
     if let Some(barrier) = &mut seen.0.threads[0].stack[2].message {
         barrier.is_of_world = false;
     }
     assert!(!asleep(&seen).1.contains('→'));
+}
+
+#[test]
+fn ranks_that_call_different_operations_wait_in_a_circle() {
+    let mut seen = ranks();
+    let barrier = |at: usize, seen: &Seen| BarrierSeen {
+        process: PROCESS,
+        address: 0x7000 + at as u64,
+        kind: Kind::Mpi,
+        participants: Some(2),
+        arrived: None,
+        waiting: vec![seen.0.threads[at].id],
+        past_end: Vec::new(),
+        at_end: None,
+        shared: true,
+        past: Some(Past {
+            episodes: 0,
+            members: vec![Member {
+                id: seen.0.threads[at].id,
+                name: "lu".into(),
+                arrived_ns_ago: Some(6000 * MS),
+                site: None,
+                ended: false,
+            }],
+            still_ns: 6000 * MS,
+            unsure: false,
+        }),
+    };
+    seen.0.barriers = vec![barrier(0, &seen), barrier(1, &seen)];
+    seen.0.threads[1].stack = stack("*opal_progress < *MPI_Allreduce < main a.c:12");
+    for at in 0..2 {
+        seen.0.threads[at].stack[2].message = None;
+        seen.0.processes[at].ranks = Some((2, true));
+    }
+    let hang = judge(&seen.0).unwrap();
+    assert!(hang.certain);
+    assert_eq!(
+        hang.text,
+        "rank 1 is missing at the barrier at a.c:20 (1 of 2 is there, for 6.00 s now): it waits at the \
+         barrier at a.c:12 (1 of 2 is there), where rank 0 is missing, which waits at this barrier: they wait for each other \
+         for ever; all ranks must call the operations of a communicator in the same order"
+    );
 }
 
 #[test]

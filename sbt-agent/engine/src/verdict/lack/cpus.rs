@@ -18,10 +18,10 @@ const READY: f64 = 10.0;
 /// ready without a CPU for most of their waits.
 const SPINNING: f64 = 2.0;
 
-/// Other processes count as the cause if they use this part of the CPUs, and more than the program,
+/// Other processes count as the cause if they use this part of the CPUs, and more than the program.
 const TAKEN: f64 = 0.5;
 
-/// but not where there are so many threads for each CPU: these would lack CPUs without the others, too.
+/// So many threads for each CPU lack CPUs whatever other processes do.
 const FAR_TOO_MANY: u32 = 2;
 
 /// A shortage of CPUs.
@@ -171,7 +171,7 @@ pub fn spinning(report: &Report) -> Option<VerdictReport> {
 }
 
 /// Verdict: more threads want to run than there are CPUs. Not given if they spin, or if other processes
-/// use more of the CPUs than the program.
+/// use more of the CPUs than the program, unless there are [`FAR_TOO_MANY`] threads.
 pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let short = shortage(report)?;
     // If others use more of the CPUs than the program, the program lacks CPUs because of them.

@@ -255,8 +255,8 @@ fn where_no_cause_is_known_the_longest_wait_is_told() {
     let because = |report: Report| with(report).no_verdict_because.unwrap();
     assert_eq!(
         because(report.clone()),
-        "no barrier was seen, and why threads wait is not known; the longest wait of one that works too: T2 \
-         fast waits 65 % of its time until T1 slow wakes it, in a condition variable at put queue.c:9"
+        "no barrier was seen, and why threads wait is not known; of the threads that also work, T2 fast \
+         waits longest: 65 % of its time until T1 slow wakes it, in a condition variable at put queue.c:9"
     );
     // A start has some sleeps.
     report.waits.as_mut().unwrap().sums = Some(sums(20));

@@ -137,7 +137,10 @@ fn kept_from_writing(looks: &LooksReport, all: &[&WaitPlaceReport]) -> Option<Ve
     if pct < LONG || pct < TIMES * mean_pct(&reading) || held_pct < MOSTLY {
         return None;
     }
-    let whose = match first.threads.as_slice() {
+    let mut who: Vec<&WaitThreadReport> = writing.iter().flat_map(|place| &place.threads).collect();
+    who.sort_by_key(|thread| thread.tid);
+    who.dedup_by_key(|thread| thread.tid);
+    let whose = match who.as_slice() {
         [one] => waits(looks, one),
         _ => "threads that write wait".into(),
     };

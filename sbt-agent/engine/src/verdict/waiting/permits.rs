@@ -11,22 +11,32 @@ use crate::report::{
 /// that have been let in are unknown.
 const MUCH: f64 = 10.0;
 
-/// Threads that wait for several semaphores at one place, as locks of an interpreter, wait for each other
-/// if there are so many: two may work in turns.
+/// Threads that wait for several locks of an interpreter at one place wait for each other if there are so
+/// many: two may work in turns.
 const MANY: usize = 3;
+
+/// How the functions begin by which Python's locks are taken, where these are semaphores
+/// (`Python/thread_pthread.h`). Other programs have several semaphores at one place for other purposes, such as
+/// to hand work on.
+const PYTHON_LOCKS: &str = "PyThread_acquire_lock";
 
 /// A verdict on each semaphore for which threads wait long, if those that post it are those that wait
 /// for it. Threads that wait for work are woken by other threads.
 pub(super) fn semaphores(looks: &LooksReport) -> Vec<VerdictReport> {
     let is_told = |place: &&WaitPlaceReport| {
         place.kind == WaitKind::Semaphore
-            && (place.objects == 1 || place.objects > 1 && place.wakers.len() >= MANY)
+            && (place.objects == 1 || are_locks(place) && place.wakers.len() >= MANY)
             && is_worth(&[place])
             && place.share_pct >= MUCH
             && is_posted_by_its_waiters(place)
     };
     let all = looks.in_the_work().filter(is_told);
     all.map(|place| verdict(looks, place)).collect()
+}
+
+fn are_locks(place: &WaitPlaceReport) -> bool {
+    let function = place.function.as_deref().unwrap_or_default();
+    place.objects > 1 && function.starts_with(PYTHON_LOCKS)
 }
 
 fn is_posted_by_its_waiters(place: &WaitPlaceReport) -> bool {

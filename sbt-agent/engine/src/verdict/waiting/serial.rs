@@ -103,7 +103,8 @@ pub(super) fn tail(looks: &LooksReport) -> Option<VerdictReport> {
         threads.filter(|thread| at.awaited.contains(&thread.label))
     };
     let alone: u64 = made().map(|thread| thread.alone_looks).sum();
-    let together = made().map(|thread| thread.looks).sum::<u64>() - alone;
+    let looks_at = made().map(|thread| thread.looks).sum::<u64>();
+    let together = looks_at.saturating_sub(alone);
     let pct = |part: u64| part as f64 / waiter.looks.max(1) as f64 * 100.0;
     let alone_pct = pct(alone);
     // Of threads that are made one after the other, each is alone.
@@ -112,7 +113,7 @@ pub(super) fn tail(looks: &LooksReport) -> Option<VerdictReport> {
     }
     let text = format!(
         "serial part: for {alone_pct:.0} % of the run ({alone} of {} looks) {} {} waits at {} for the end of \
-         the threads that it has made, and only one of them works. Divide what that one does then among \
+         the threads that it joins, and only one of them works. Divide what that one does then among \
          threads, or hand the work out in smaller pieces.",
         waiter.looks, waiter.label, waiter.name, at.place,
     );

@@ -375,21 +375,34 @@ fn a_semaphore_is_contended_if_its_waiters_post_it() {
         tid,
         woken_ns: 900_000_000,
     };
-    let told_of =
-        |objects, waiters: std::ops::RangeInclusive<u32>, posted_by: &[u32], share_pct| {
-            let mut pool = place(WaitKind::Semaphore, 90, 200);
-            pool.objects = objects;
-            pool.share_pct = share_pct;
-            pool.wakers = posted_by.iter().map(|tid| waker(*tid)).collect();
-            let row = pool.threads[0].clone();
-            pool.threads = waiters
-                .map(|tid| WaitThreadReport { tid, ..row.clone() })
-                .collect();
-            of_the_run(&run(vec![pool]))
-        };
+    let told_in = |function: &str,
+                   objects,
+                   waiters: std::ops::RangeInclusive<u32>,
+                   posted_by: &[u32],
+                   share_pct| {
+        let mut pool = place(WaitKind::Semaphore, 90, 200);
+        pool.objects = objects;
+        pool.function = Some(function.into());
+        pool.share_pct = share_pct;
+        pool.wakers = posted_by.iter().map(|tid| waker(*tid)).collect();
+        let row = pool.threads[0].clone();
+        pool.threads = waiters
+            .map(|tid| WaitThreadReport { tid, ..row.clone() })
+            .collect();
+        of_the_run(&run(vec![pool]))
+    };
+    let told_of = |objects, waiters, posted_by: &[u32], share_pct| {
+        told_in("add", objects, waiters, posted_by, share_pct)
+    };
     let told = |posted_by: &[u32], share_pct| told_of(1, 2..=4, posted_by, share_pct);
+    assert_eq!(
+        told_of(4, 1..=4, &[2, 3, 4], 45.0),
+        [],
+        "they may hand work on"
+    );
     // Locks of an interpreter are many semaphores at one place.
-    let many = |posted_by: &[u32]| told_of(4, 1..=4, posted_by, 45.0);
+    let many =
+        |posted_by: &[u32]| told_in("PyThread_acquire_lock_timed", 4, 1..=4, posted_by, 45.0);
     let found = many(&[2, 3, 4]);
     assert!(
         found[0]

@@ -17,7 +17,12 @@ const FUNCTIONS: [(&str, [usize; 3]); 7] = [
 
 /// Functions that end only when all ranks of a communicator have come to them, and the number of the
 /// argument that is the communicator (MPI 3.1, chapter 5).
-const FOR_ALL: [(&str, usize); 2] = [("MPI_Barrier", 0), ("MPI_Allreduce", 5)];
+const FOR_ALL: [(&str, usize); 4] = [
+    ("MPI_Barrier", 0),
+    ("MPI_Allreduce", 5),
+    ("MPI_Reduce_scatter", 5),
+    ("MPI_Reduce_scatter_block", 5),
+];
 
 /// The functions in which a rank may wait for others and that are no barrier of all ranks (MPI 3.1,
 /// chapters 3, 5 and 11).
