@@ -98,8 +98,13 @@ fn program(report: &Report, stood: bool) -> Option<Outcome> {
     let text = match status {
         0 => None,
         143 | 137 if stood => Some(format!(
-            "signal {} ended the program, which did not go on",
-            status - 128
+            "signal {}{} ended the program, which did not go on",
+            status - 128,
+            if report.run.ended_by_sbt {
+                " of sbt"
+            } else {
+                ""
+            }
         )),
         // The end came just as sbt had told it to end.
         143 | 137 if report.run.ended_by_sbt => {

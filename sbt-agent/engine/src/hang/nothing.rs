@@ -19,7 +19,7 @@ pub fn text(view: &View) -> String {
         .iter()
         .any(|barrier| !barrier.waiting.is_empty());
     if threads.is_empty() {
-        return "no thread could be looked at".into();
+        return "no thread could be looked at, or the process has ended".into();
     }
     if waiting {
         return "the barrier at which threads waited has all it waits for".into();

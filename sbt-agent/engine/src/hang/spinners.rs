@@ -51,6 +51,8 @@ pub fn ranks(graph: &Graph) -> Option<Finding> {
         .collect();
     // A rank that does something else is the one that the others may wait for.
     ranks.sort_by_key(waits);
+    // Not even of ranks in a circle it is known that they hang: data of messages that were sent before may be
+    // under way.
     Some(found(ranks))
 }
 

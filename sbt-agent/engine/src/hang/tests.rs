@@ -15,6 +15,7 @@ mod asleep;
 mod barriers;
 mod judged;
 mod locks;
+mod memory;
 mod moving;
 mod shown;
 mod spinning;

@@ -253,6 +253,26 @@ mod tests {
     }
 
     #[test]
+    fn what_stood_still_in_one_part_stands_in_the_job() {
+        let mut parts = [part(0, 0, 9, 0, &[]), part(1, 0, 9, 0, &[])];
+        parts[0].facts.run.hang_time_ns = Some(3);
+        assert_eq!(merged(&parts, job()).run.hang_time_ns, None);
+        parts[1].facts.run.hang_time_ns = Some(5);
+        parts[1].facts.run.hang = crate::samples::hung().report.run.hang;
+        let run = merged(&parts, job()).run;
+        assert_eq!(run.hang_time_ns, Some(5));
+        let hang = run.hang.unwrap();
+        assert!(hang.is_alarming());
+        assert!(hang.found.text.starts_with("rank 1: T3 worker is missing"));
+        assert!(
+            hang.found
+                .missing
+                .iter()
+                .all(|row| row.who.thread.is_none())
+        );
+    }
+
+    #[test]
     fn what_is_unknown_of_one_part_is_unknown_unless_another_one_says_yes() {
         assert_eq!(any([Some(false), None].into_iter()), None);
         assert_eq!(any([None, Some(true), None].into_iter()), Some(true));

@@ -87,6 +87,8 @@ pub struct Recogniser {
     /// Number of urgent entries in the queue.
     urgent: usize,
     candidates: FxHashMap<u64, Candidate>,
+    /// The number of candidates from which on some are forgotten, if it is more than [`MAX_CANDIDATES`].
+    forgets_from: usize,
     /// Whether an object that is new here may have been in use before.
     comes_late: bool,
     relations: Relations,
@@ -274,7 +276,8 @@ impl Recogniser {
     ) {
         self.counts.evidence += 1;
         let (key, now_ns) = (part.key, part.clocks.time_ns);
-        if self.candidates.len() >= MAX_CANDIDATES && !self.candidates.contains_key(&key) {
+        let most = MAX_CANDIDATES.max(self.forgets_from);
+        if self.candidates.len() >= most && !self.candidates.contains_key(&key) {
             self.forget_some(now_ns);
         }
         let comes_late = self.comes_late;
@@ -404,5 +407,8 @@ impl Recogniser {
             self.candidates
                 .retain(|_, candidate| candidate.state == State::Barrier || candidate.held > 0);
         }
+        // Those that are held back in the queue stay, and are no more than it has entries. Each look at all of
+        // them is paid for by half as many that are new.
+        self.forgets_from = self.candidates.len() / 2 * 3;
     }
 }

@@ -7,7 +7,7 @@ use super::{
     EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
     waits::{Gets, LooksReport, WaitPlaceReport},
 };
-use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE};
+use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE, total::total};
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
 /// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
@@ -72,6 +72,24 @@ pub fn sound(mut report: Report) -> Report {
         withhold(&mut report, broken.figure, reason, because.clone());
         if broken.figure == Withheld::Shares {
             withhold(&mut report, Withheld::Efficiency, reason, because);
+        }
+    }
+    if let Some(ready_pct) = unshared_ready_pct(&report) {
+        let because = format!(
+            "threads were ready without a CPU for {ready_pct:.0} % of their time, and how much of that in their \
+             work is not known: it is no work"
+        );
+        let reason = WithheldReason::WorkUnknown;
+        withhold(&mut report, Withheld::Efficiency, reason, because);
+    }
+    if report.joins_blindly() {
+        let because = "sbt joined the program while threads may have waited already, and by this backend it does \
+                       not see in which round a thread arrives: which arrivals belong together is not known";
+        for figure in [Withheld::Shares, Withheld::Efficiency] {
+            withhold(&mut report, figure, WithheldReason::Unseen, because.into());
+        }
+        for site in &mut report.sites {
+            site.straggler = None;
         }
     }
     if let Some(because) = more_than_cpus(&report) {
@@ -211,6 +229,32 @@ fn spun_in_the_work(report: &Report) -> Option<(f64, &'static str)> {
     let all = messages.iter().chain(&others);
     let pct: f64 = all.map(|place| place.share_pct).sum();
     (pct >= LEAST_PCT).then_some((pct, what))
+}
+
+/// The percentage of their time for which threads were ready without a CPU, where it is not known how much of
+/// that was in their work; `None` if that is known, or if it is little.
+fn unshared_ready_pct(report: &Report) -> Option<f64> {
+    const LEAST_PCT: f64 = 5.0;
+    let known = report.efficiency.as_ref()?.cpu_availability;
+    let tasks = report.run.scheduling.iter().flat_map(|it| &it.tasks);
+    let (mut ready_ns, mut wanted_ns) = (0_u64, 0_u64);
+    for task in tasks {
+        ready_ns = ready_ns.saturating_add(task.ready_ns.unwrap_or(0));
+        let running_ns = task.running_ns.unwrap_or(0);
+        wanted_ns = total([wanted_ns, running_ns, task.ready_ns.unwrap_or(0)]);
+    }
+    let pct = ready_ns as f64 / wanted_ns.max(1) as f64 * 100.0;
+    (known.is_none() && pct >= LEAST_PCT).then_some(pct)
+}
+
+impl Report {
+    /// Whether sbt joined a program without seeing which arrivals at a barrier belong to one round: neither does
+    /// it see departures, nor the barrier's own count of its rounds.
+    fn joins_blindly(&self) -> bool {
+        let run = &self.run;
+        let sees_rounds = !["perf", "ptrace"].contains(&&*run.backend);
+        run.started == Some(false) && !sees_rounds && run.departures != Some(true)
+    }
 }
 
 /// The reason why times over the whole run are unknown: a part of the run was not seen. `None` if

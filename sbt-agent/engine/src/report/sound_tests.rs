@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    report::{ThinnedReport, Withheld},
+    report::{Policy, SchedulingReport, TaskReport, ThinnedReport, Withheld},
     verdict::tests::{MS, Program, runs},
 };
 
@@ -220,6 +220,62 @@ fn the_bounds_themselves_are_possible() {
     report.thread_time.idle_ns = 0;
     report.own_cost.share_pct = Some(100.0);
     assert_eq!(sound(report).withheld, []);
+}
+
+#[test]
+fn efficiency_is_withheld_if_waiting_for_a_cpu_may_be_in_the_work() {
+    let with = |ready_ns, availability| {
+        let mut report = uneven();
+        let task = TaskReport {
+            tid: 1,
+            pid: 1,
+            name: "w".into(),
+            cpus: "0-1".into(),
+            nice: 0,
+            policy: Policy::Normal,
+            looked_ns: 100,
+            running_ns: Some(90),
+            ready_ns: Some(ready_ns),
+            system_ns: None,
+            minor_faults: None,
+        };
+        report.run.scheduling = Some(SchedulingReport {
+            tasks: vec![task],
+            ..SchedulingReport::default()
+        });
+        report.efficiency.as_mut().unwrap().cpu_availability = availability;
+        report
+    };
+    let found = withheld(with(10, None), Withheld::Efficiency);
+    assert_eq!(found.reason, WithheldReason::WorkUnknown);
+    assert!(
+        found.because.contains("for 10 % of their time"),
+        "{found:?}"
+    );
+    assert!(sound(with(1, None)).efficiency.is_some());
+    assert!(sound(with(10, Some(0.9))).efficiency.is_some());
+}
+
+#[test]
+fn who_joins_without_seeing_rounds_names_no_straggler() {
+    let with = |backend: &str, departures, started| {
+        let mut report = uneven();
+        report.run.backend = backend.into();
+        (report.run.departures, report.run.started) = (departures, started);
+        report
+    };
+    let report = sound(with("perf", Some(false), Some(false)));
+    assert!(report.why_withheld(Withheld::Shares).is_some());
+    assert!(report.sites.iter().all(|site| site.straggler.is_none()));
+    for (backend, departures, started) in [
+        ("perf", Some(false), Some(true)),
+        ("ptrace", Some(true), Some(false)),
+        ("inject", Some(false), Some(false)),
+    ] {
+        let report = sound(with(backend, departures, started));
+        assert_eq!(report.why_withheld(Withheld::Shares), None, "{backend}");
+        assert!(report.sites[0].straggler.is_some(), "{backend}");
+    }
 }
 
 #[test]

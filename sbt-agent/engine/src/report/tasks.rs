@@ -58,8 +58,9 @@ impl Report {
             }
         }
         let late = site.straggler.as_ref().and_then(|last| last.late.as_ref());
+        // After one episode nobody is known to be late.
         let works_alone = late
-            .is_some_and(|late| (late.others.work_ns as f64) < LITTLE * late.last.work_ns as f64);
+            .is_none_or(|late| (late.others.work_ns as f64) < LITTLE * late.last.work_ns as f64);
         if has_tasks && works_alone {
             spinning_ns
         } else {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::safe;
 use crate::show::{
     table::{Style, UNKNOWN},
-    text::wrapped,
+    text::{sentence, wrapped},
 };
 use sbt_engine::gate::{CheckReport, Outcome, Status, Unit};
 
@@ -93,7 +93,7 @@ impl Row {
                 format!("{than} {limit}"),
             ],
             site: format!("{}{}", safe(site), mean.unwrap_or_default()),
-            text: outcome.text.as_deref().map(safe),
+            text: outcome.text.as_deref().map(|text| sentence(text, style)),
         }
     }
 

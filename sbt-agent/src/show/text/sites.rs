@@ -247,6 +247,9 @@ fn recognised(report: &Report, site: &SiteReport) -> Option<String> {
     ))
 }
 
+/// More threads are not a few.
+const FEW: usize = 32;
+
 /// The meaning of the pattern of stragglers.
 fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
     let ever = site.threads.iter().filter(|thread| thread.last > 0).count();
@@ -264,6 +267,8 @@ fn pattern(straggler: &StragglerReport, site: &SiteReport) -> &'static str {
         (StragglerPattern::Alternating, StragglerSequence::Stretches) => {
             "one of a few threads for a while, then another"
         }
+        // Of many threads that come and go none is last twice.
+        (StragglerPattern::Alternating, _) if ever > FEW => "",
         (StragglerPattern::Alternating, _) => "mostly one of a few threads",
         (StragglerPattern::Rotating, StragglerSequence::Turns) => "the threads take turns",
         (StragglerPattern::Rotating, StragglerSequence::Stretches) => {

@@ -70,7 +70,11 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
             ", and, while system calls are watched (--futex), barriers made from futexes",
         );
     }
-    text.push_str(", in the program and in every library it mapped,");
+    text.push_str(", in the program and in every library it mapped");
+    if ["inject", "perf"].contains(&&*report.run.backend) {
+        text.push_str(", as far as the notes below do not name what was not watched");
+    }
+    text.push(',');
     text.push_str(if report.run.children {
         " and in the processes that it started."
     } else {

@@ -6,6 +6,10 @@ use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 /// A thread takes a CPU if it is on one for this fraction of the time.
 const TAKES: f64 = 0.1;
 
+/// A thread that lived for less than this fraction of the run may have worked while those that meet had nothing
+/// to do, as the threads of another library.
+const ALL_ALONG: f64 = 0.8;
+
 /// The fraction of the time for which a thread was on a CPU while the program had other threads: what
 /// the first thread does alone takes no CPU from them. It may be on a CPU all that time.
 fn beside(report: &Report, helper: &Member<'_>) -> f64 {
@@ -26,8 +30,11 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let cpus = case.team.cpus.clone()?;
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
+    let run_ns = case.report.run.wall_ns as f64;
     helpers.retain(|helper| {
-        beside(case.report, helper) >= TAKES && !helper.allowed.is_disjoint(&cpus)
+        helper.task.looked_ns as f64 >= ALL_ALONG * run_ns
+            && beside(case.report, helper) >= TAKES
+            && !helper.allowed.is_disjoint(&cpus)
     });
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
     // With more threads that meet than CPUs, those lack CPUs without the helpers too.

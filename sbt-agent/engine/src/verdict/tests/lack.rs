@@ -231,6 +231,19 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
              the 2 threads that meet, 3 busy threads share CPUs 0-1, and those that meet are ready",
         ],
     );
+    // The helper lived for a part of the run, and may have worked while the others had nothing to do.
+    let mut short = task(100, "0-1", [70, 30]);
+    short.looked_ns /= 20;
+    let scheduling = of(vec![
+        task(1, "0-1", [60, 30]),
+        task(2, "0-1", [60, 30]),
+        short,
+    ]);
+    let kinds = starving(scheduling).kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::OwnThreadsTakeCpus),
+        "{kinds:?}"
+    );
     // The helper sleeps.
     let scheduling = of(vec![
         task(1, "0-1", [60, 30]),

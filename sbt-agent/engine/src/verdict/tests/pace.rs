@@ -277,6 +277,7 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         main.alone_looks = alone;
         let mut worker = thread(2, "octree", 400, 0);
         worker.looks = others;
+        worker.watched_ns = worker.watched_ns / 100 * others;
         let mut join = queue(10.0, &[(1, 300)], &[]);
         (join.kind, join.place) = (WaitKind::Join, "main octree.cpp:62".into());
         let mut report = run();
@@ -320,13 +321,14 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         "it hardly works: looks were frequent while it was alone"
     );
     // The last worker, while the main thread waits for its end.
-    let last = |other_looks| {
+    let last_of = |other_looks, lived_pct| {
         let mut main = thread(1, "pool", 1, 0);
         main.looks = 100;
         let mut last = thread(2, "pool", 1000, 0);
         last.alone_looks = 40;
         let mut first = thread(3, "pool", 600, 0);
         first.looks = other_looks;
+        first.watched_ns = first.watched_ns / 100 * lived_pct;
         let mut join = queue(10.0, &[(1, 1000)], &[]);
         (join.kind, join.place) = (WaitKind::Join, "finish pool.rs:44".into());
         join.threads[0].looks = 100;
@@ -340,6 +342,7 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         });
         judged(report)
     };
+    let last = |other_looks| last_of(other_looks, other_looks);
     let found = last(60);
     assert_eq!(found[0].kind, VerdictKind::SerialPart);
     assert!(
@@ -350,6 +353,9 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
         "{found:?}"
     );
     assert_eq!(last(1), [], "it has one worker");
+    // Looks are rare while threads work.
+    let mut few = last_of(1, 60);
+    assert_eq!(few.remove(0).kind, VerdictKind::SerialPart);
     assert_eq!(run(19, 81), [], "every program begins with one thread");
     assert_eq!(run(99, 1), [], "it has hardly any threads");
 }

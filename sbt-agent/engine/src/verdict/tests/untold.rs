@@ -65,6 +65,20 @@ fn beside_a_thread_that_makes_tasks_others_may_work_in_the_barrier() {
 }
 
 #[test]
+fn after_one_episode_nobody_is_said_to_wait_where_tasks_are_executed() {
+    let report = |has_tasks| {
+        let mut program = Program::new(2);
+        program.alone_ns = Some(US);
+        program.spins = 100;
+        program.facts.run.openmp_tasks = Some(has_tasks);
+        program.meet(0, &[runs(9), [US, 0, 0]]);
+        of_openmp(&mut program)
+    };
+    assert!(report(true).worked_in_barriers_pct().is_some());
+    assert_eq!(report(false).worked_in_barriers_pct(), None);
+}
+
+#[test]
 fn a_stopped_program_does_not_sleep() {
     let mut program = Program::new(2);
     program.rounds(30, |_| vec![[4 * MS, 0, 4 * MS]; 2]);

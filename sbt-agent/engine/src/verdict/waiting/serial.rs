@@ -5,7 +5,7 @@ use crate::{
     looks::FEW,
     report::{
         Figure, VerdictKind, VerdictReport, WaitKind,
-        waits::{LooksReport, WaitPlaceReport},
+        waits::{LookedThreadReport, LooksReport, WaitPlaceReport},
     },
 };
 
@@ -13,7 +13,7 @@ use crate::{
 /// with one thread.
 const MUCH: f64 = 20.0;
 
-/// The least number of looks at other threads, as a percentage of all looks: nobody expects a program
+/// The least time of other threads, by looks or by their lives, as a percentage of the run: nobody expects a program
 /// that hardly ever has other threads to share its work.
 const OTHERS: f64 = 2.0;
 
@@ -30,9 +30,16 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
         .iter()
         .filter(|thread| thread.pid == alone.pid);
     let others = of_process.filter(|thread| thread.tid != alone.tid);
-    let of_others: u64 = others
-        .map(|thread| thread.looks.saturating_sub(joins_of(looks, thread.tid)))
-        .sum();
+    let span_ns = looks.span_ns.max(alone.watched_ns).max(1);
+    let shares = others.map(|thread| {
+        let joins = joins_of(looks, thread.tid).min(thread.looks);
+        let looked = thread.looks - joins;
+        // Looks become rare while threads work.
+        let lived = thread.watched_ns as f64 / span_ns as f64 * 100.0;
+        let waits = joins as f64 / thread.looks.max(1) as f64;
+        pct(looked).max(lived * (1.0 - waits))
+    });
+    let of_others: f64 = shares.sum();
     // Looks are not evenly spread over the run: the thread cannot have worked alone for longer than
     // it worked. Beside other programs it may take twice its CPU time, and what takes longer is their
     // doing.
@@ -48,7 +55,7 @@ pub(super) fn part(looks: &LooksReport) -> Option<VerdictReport> {
     } else {
         format!(" ({} of {} looks)", alone.alone_looks, looks.looks)
     };
-    if alone.alone_looks < FEW || alone_pct < MUCH || pct(of_others) < OTHERS {
+    if alone.alone_looks < FEW || alone_pct < MUCH || of_others < OTHERS {
         return None;
     }
     let joins = || joins(looks);
@@ -107,6 +114,11 @@ pub(super) fn tail(looks: &LooksReport) -> Option<VerdictReport> {
     let together = looks_at.saturating_sub(alone);
     let pct = |part: u64| part as f64 / waiter.looks.max(1) as f64 * 100.0;
     let alone_pct = pct(alone);
+    // Threads that lack CPUs work one after the other, too.
+    let sum = |of: fn(&LookedThreadReport) -> Option<u64>| made().filter_map(of).sum::<u64>();
+    if sum(|thread| thread.ready_ns) * 2 > sum(|thread| thread.running_ns) {
+        return None;
+    }
     // Of threads that are made one after the other, each is alone.
     if alone < FEW || alone_pct < MUCH || together * 2 < alone {
         return None;

@@ -33,6 +33,10 @@ impl Space {
         }
         // Another thread may be able to.
         if inject::is_forbidden(stop.id()) {
+            self.no_room = Some(
+                "the program filters its system calls (seccomp), so sbt maps no memory there"
+                    .into(),
+            );
             return Ok(stop);
         }
         let wish = gap::near(near, &process::occupied(self.process), NEAR);
