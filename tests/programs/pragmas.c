@@ -2,6 +2,7 @@
 // region the line of something before it.
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { N = 400 };
 
@@ -32,6 +33,8 @@ __attribute__((noinline)) static void add(void)
 
 int main(void)
 {
+    // Where libraries lie can be read only while the program lives.
+    usleep(200 * 1000);
     fill();
     for (int round = 0; round < 50; round++)
         add();

@@ -13,6 +13,8 @@ impl Model {
     pub(super) fn exit(&mut self, tid: Tid, clocks: Clocks) {
         let seat = self.threads.live(tid).and_then(|live| live.seat);
         let departs = seat.is_none_or(|seat| self.departs(seat.barrier));
+        // While the probes are off, barriers that were not seen lie between the last one and the end.
+        let is_seen = !self.turns.is_off();
         let Some((live, row)) = self.threads.both(tid) else {
             return;
         };
@@ -22,7 +24,7 @@ impl Model {
         let working = live.seat.is_none() || !departs || live.regions.is_kept;
         if let Some(since) = live
             .since
-            .filter(|since| working && since.before != Before::Start)
+            .filter(|since| working && is_seen && since.before != Before::Start)
         {
             let work = clocks.time_ns.saturating_sub(since.clocks.time_ns);
             if live.regions.is_kept {

@@ -327,7 +327,14 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
 /// Verdict: the same thread is late again and again, and works longer than the others whether it
 /// comes last or not.
 pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
-    if !site.straggler_by_barrier.is_empty() {
+    let mut clear = site
+        .straggler_by_barrier
+        .iter()
+        .filter(|at| at.pattern != StragglerPattern::None);
+    let first = clear.next();
+    // Where it is one thread at all barriers of the site, that one is named.
+    let differ = first.is_some_and(|first| clear.any(|at| at.thread != first.thread));
+    if differ {
         return at_each_barrier(report, site);
     }
     let (all, late) = Cost::of(report, site)?;

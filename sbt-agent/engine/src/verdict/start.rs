@@ -44,7 +44,8 @@ pub fn serial_start(report: &Report) -> Option<VerdictReport> {
     let work = phase.work_ns.as_ref()?;
     let threads = work.count / phase.episodes;
     let site = report.site(phase.to)?;
-    if site.kind == BarrierKind::Mpi {
+    // Those that wait there may execute tasks that the first thread makes.
+    if site.kind == BarrierKind::Mpi || report.worked_in_barrier_ns(site) > 0 {
         return None;
     }
     let worker = (work.max as f64 >= ALL_THROUGH * phase_ns as f64)
