@@ -80,7 +80,13 @@ pub fn of_thread(report: &Report, thread: u32) -> Option<KernelTime> {
         Some((rate(own)? - mean) * own.looked_ns as f64)
     };
     let system_ns = excess(|task| task.system_ns)?;
-    let running_ns = excess(|task| task.running_ns)?;
+    // Threads that spin in barriers run there as well: what counts is how much longer the thread works.
+    let worked = |id: u32| Some(report.thread(id)?.running_ns? as f64);
+    let works: Option<Vec<f64>> = others.iter().map(|(id, _)| worked(*id)).collect();
+    let in_work_ns = worked(thread).zip(works).map_or(0.0, |(own, works)| {
+        own - works.iter().sum::<f64>() / works.len() as f64
+    });
+    let running_ns = excess(|task| task.running_ns)?.max(in_work_ns);
     let faults = excess(|task| task.minor_faults)?;
     if system_ns < LEAST_NS as f64 || system_ns < MOST * running_ns {
         return None;

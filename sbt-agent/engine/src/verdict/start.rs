@@ -36,6 +36,32 @@ const MOST_IDLE: f64 = 40.0;
 
 /// Verdict: threads idle, or do not exist yet, while the program begins.
 pub fn serial_start(report: &Report) -> Option<VerdictReport> {
+    in_first_phase(report).or_else(|| before_others_begin(report))
+}
+
+/// The first thread works long before others begin, and in their first phase these work as well.
+fn before_others_begin(report: &Report) -> Option<VerdictReport> {
+    /// Less is the start of any program, ns.
+    const LONG_NS: u64 = 100_000_000;
+    /// Percentage of the wall time that sharing would save.
+    const MUCH: f64 = 8.0;
+    let first = report.phases.iter().filter(|phase| phase.from.is_none());
+    let (work, phase) = first
+        .filter_map(|phase| Some((phase.work_ns.as_ref()?, phase)))
+        .max_by_key(|(work, _)| work.max)?;
+    let site = report.site(phase.to)?;
+    let before = report.run.first_thread?.before?;
+    let has_run = before.running_ns as f64 >= HAS_RUN * before.wall_ns as f64;
+    if site.kind == BarrierKind::Mpi || !has_run || before.running_ns < LONG_NS {
+        return None;
+    }
+    let threads = work.count / phase.episodes.max(1);
+    let starts = main_starts(report, site, before.wall_ns, threads)?;
+    let saves = before.running_ns as f64 * idle_of(threads);
+    (saves * 100.0 >= MUCH * report.run.wall_ns as f64).then_some(starts)
+}
+
+fn in_first_phase(report: &Report) -> Option<VerdictReport> {
     let first = report.phases.iter().filter(|phase| phase.from.is_none());
     let idle = first.filter_map(|phase| Some((idle_ns(phase)?, phase)));
     let (idle_ns, phase) = idle.max_by(|a, b| a.0.total_cmp(&b.0))?;

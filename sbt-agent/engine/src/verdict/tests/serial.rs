@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::report::{
-    WaitKind,
+    AloneReport, FirstThreadReport, WaitKind,
     waits::{LookedThreadReport, LooksReport},
 };
 
@@ -32,6 +32,27 @@ fn one_thread_that_prepares_all_is_a_serial_start() {
     }
     let because = program.none();
     assert!(because.starts_with("4 % of thread time"), "{because}");
+}
+
+#[test]
+fn what_the_first_thread_does_before_others_begin_is_told_although_these_work_at_once() {
+    let started = |running_ms: u64| {
+        let mut program = Program::new(4);
+        program.meet(0, &but(4, 0, runs(300), runs(200)));
+        for _ in 0..20 {
+            program.meet(0, &[runs(10); 4]);
+        }
+        program.facts.run.first_thread = Some(FirstThreadReport {
+            before: Some(AloneReport {
+                wall_ns: 110 * MS,
+                running_ns: running_ms * MS,
+            }),
+            ..FirstThreadReport::default()
+        });
+        program.kinds().contains(&VerdictKind::SerialStart)
+    };
+    assert!(started(105));
+    assert!(!started(50), "it slept");
 }
 
 #[test]
