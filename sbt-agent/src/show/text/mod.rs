@@ -254,15 +254,17 @@ fn summary(out: &mut String, report: &Report, style: Style) {
 /// A blank at which lines are not broken.
 const NO_BREAK: &str = "\u{a0}";
 
-/// Whether the wait at an open barrier is no longer than usual there: then watching simply ended in
+/// Whether the wait at an open barrier is hardly longer than the longest there: then watching simply ended in
 /// the middle of an episode.
 fn is_usual(report: &Report, open: &UnfinishedReport) -> bool {
+    // How long it takes until a thread runs again differs from time to time.
+    let least_ns = open.waiting_ns / 5 * 4;
     // An episode with missing threads may be assigned to another site, so barriers count as well.
     let sites = report.sites.iter();
     sites
         .filter(|site| site.id == open.site || site.barriers.contains(&open.barrier))
         .filter_map(|site| site.barrier_ns.as_ref())
-        .any(|barrier| open.waiting_ns <= barrier.max)
+        .any(|barrier| least_ns <= barrier.max)
 }
 
 /// The name of a site: the user's name for it, or all places that it is called from.
