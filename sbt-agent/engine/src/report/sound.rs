@@ -7,7 +7,7 @@ use super::{
     EfficiencyReport, Report, Withheld, WithheldReason, WithheldReport, by_name, identities,
     waits::{Gets, LooksReport, WaitPlaceReport},
 };
-use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE, total::total};
+use crate::{looks::FEW, model::efficiency::MOST_INCOMPLETE};
 
 /// Percentage of the threads' time below which a cause is not worth changing a program for: runs of
 /// one program differ by as much on a quiet machine. Lost time above this limit is always reported.
@@ -237,13 +237,12 @@ fn unshared_ready_pct(report: &Report) -> Option<f64> {
     const LEAST_PCT: f64 = 5.0;
     let known = report.efficiency.as_ref()?.cpu_availability;
     let tasks = report.run.scheduling.iter().flat_map(|it| &it.tasks);
-    let (mut ready_ns, mut wanted_ns) = (0_u64, 0_u64);
+    let (mut ready_ns, mut lived_ns) = (0_u64, 0_u64);
     for task in tasks {
         ready_ns = ready_ns.saturating_add(task.ready_ns.unwrap_or(0));
-        let running_ns = task.running_ns.unwrap_or(0);
-        wanted_ns = total([wanted_ns, running_ns, task.ready_ns.unwrap_or(0)]);
+        lived_ns = lived_ns.saturating_add(task.looked_ns);
     }
-    let pct = ready_ns as f64 / wanted_ns.max(1) as f64 * 100.0;
+    let pct = ready_ns as f64 / lived_ns.max(1) as f64 * 100.0;
     (known.is_none() && pct >= LEAST_PCT).then_some(pct)
 }
 

@@ -6,8 +6,8 @@ use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 /// A thread takes a CPU if it is on one for this fraction of the time.
 const TAKES: f64 = 0.1;
 
-/// A thread that lived for less than this fraction of the run may have worked while those that meet had nothing
-/// to do, as the threads of another library.
+/// A thread that lived for less than this fraction of the time of one that meets others may have worked while
+/// those had nothing to do, as the threads of another library.
 const ALL_ALONG: f64 = 0.8;
 
 /// The fraction of the time for which a thread was on a CPU while the program had other threads: what
@@ -30,9 +30,10 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let cpus = case.team.cpus.clone()?;
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
-    let run_ns = case.report.run.wall_ns as f64;
+    let lived = case.team.members.iter().map(|member| member.task.looked_ns);
+    let team_ns = lived.min()? as f64;
     helpers.retain(|helper| {
-        helper.task.looked_ns as f64 >= ALL_ALONG * run_ns
+        helper.task.looked_ns as f64 >= ALL_ALONG * team_ns
             && beside(case.report, helper) >= TAKES
             && !helper.allowed.is_disjoint(&cpus)
     });
