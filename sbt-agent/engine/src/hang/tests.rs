@@ -17,6 +17,7 @@ mod judged;
 mod locks;
 mod memory;
 mod moving;
+mod ranks;
 mod shown;
 mod spinning;
 mod torn;

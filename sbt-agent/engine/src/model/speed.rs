@@ -30,12 +30,15 @@ pub struct Speeds {
     pub times: u64,
     /// The sum of the times that the fixed piece of work took, ns.
     pub took_ns: u64,
+    /// The shortest of these times, ns; `None` before the first.
+    pub least_ns: Option<u32>,
 }
 
 impl Speeds {
     /// Adds a measurement.
     pub fn add(&mut self, took_ns: u32) {
         self.times += 1;
+        self.least_ns = Some(self.least_ns.map_or(took_ns, |least| least.min(took_ns)));
         self.took_ns = self.took_ns.saturating_add(took_ns.into());
     }
 

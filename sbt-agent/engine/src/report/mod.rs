@@ -339,6 +339,9 @@ pub struct ThreadReport {
     /// slower the CPU was. Null if that was not measured.
     #[serde(default)]
     pub fixed_work_ns: Option<f64>,
+    /// The shortest of these times; null if it is not known.
+    #[serde(default)]
+    pub fixed_work_least_ns: Option<u32>,
     /// The number of times that this was measured.
     #[serde(default)]
     pub fixed_work_times: u64,

@@ -151,56 +151,58 @@ pub(super) fn site(
     }
 }
 
+/// The row of a thread, with its sums at these sites.
+fn thread(id: u32, sites: &[SiteReport]) -> ThreadReport {
+    let sum = |f: &dyn Fn(&SiteThreadReport) -> u64| {
+        let mine = sites.iter().flat_map(|site| &site.threads);
+        mine.filter(|thread| thread.thread == id)
+            .map(f)
+            .sum::<u64>()
+    };
+    let work = sum(&|thread| thread.work_ns.unwrap());
+    ThreadReport {
+        id,
+        label: format!("T{id}"),
+        tid: 4242 + id,
+        pid: 4242,
+        name: if id == 0 { "lu" } else { "worker" }.into(),
+        threads: 1,
+        ended: false,
+        arrivals: sum(&|thread| thread.episodes),
+        episodes: sum(&|thread| thread.episodes),
+        last: sum(&|thread| thread.last),
+        work_ns: Some(work),
+        idle_ns: sum(&|thread| thread.idle_ns),
+        release_ns: Some(sum(&|thread| thread.release_ns.unwrap())),
+        running_ns: Some(work / 10 * 9),
+        ready_ns: Some(work / 100),
+        blocked_ns: Some(work / 100 * 9),
+        begin_running_ns: None,
+        begin_blocked_ns: None,
+        end_blocked_ns: None,
+        between_ns: Some(0),
+        worked_until_ns: None,
+        away: None,
+        path_ns: 0,
+        path_pct: None,
+        weighted_path_pct: None,
+        npt_ns: 0,
+        own_cost_ns: Some(work / 4000),
+        fixed_work_ns: None,
+        fixed_work_least_ns: None,
+        fixed_work_times: 0,
+        counters: Counts::new(),
+        waits: waits(sum(&|thread| thread.waits.spinning_ns.unwrap())),
+    }
+}
+
 /// A program with this number of threads and these sites, 12 s after its start.
 pub(super) fn program(threads: u32, sites: Vec<SiteReport>) -> Snapshot {
     let mut snapshot = empty();
     snapshot.now_ns = 12 * S + 440 * MS;
     let report = &mut snapshot.report;
     report.run.wall_ns = snapshot.now_ns;
-    let of_thread = |id: u32, f: &dyn Fn(&SiteThreadReport) -> u64| {
-        let mine = sites.iter().flat_map(|site| &site.threads);
-        mine.filter(|thread| thread.thread == id)
-            .map(f)
-            .sum::<u64>()
-    };
-    report.threads = (0..threads)
-        .map(|id| {
-            let work = of_thread(id, &|thread| thread.work_ns.unwrap());
-            ThreadReport {
-                id,
-                label: format!("T{id}"),
-                tid: 4242 + id,
-                pid: 4242,
-                name: if id == 0 { "lu" } else { "worker" }.into(),
-                threads: 1,
-                ended: false,
-                arrivals: of_thread(id, &|thread| thread.episodes),
-                episodes: of_thread(id, &|thread| thread.episodes),
-                last: of_thread(id, &|thread| thread.last),
-                work_ns: Some(work),
-                idle_ns: of_thread(id, &|thread| thread.idle_ns),
-                release_ns: Some(of_thread(id, &|thread| thread.release_ns.unwrap())),
-                running_ns: Some(work / 10 * 9),
-                ready_ns: Some(work / 100),
-                blocked_ns: Some(work / 100 * 9),
-                begin_running_ns: None,
-                begin_blocked_ns: None,
-                end_blocked_ns: None,
-                between_ns: Some(0),
-                worked_until_ns: None,
-                away: None,
-                path_ns: 0,
-                path_pct: None,
-                weighted_path_pct: None,
-                npt_ns: 0,
-                own_cost_ns: Some(work / 4000),
-                fixed_work_ns: None,
-                fixed_work_times: 0,
-                counters: Counts::new(),
-                waits: waits(of_thread(id, &|thread| thread.waits.spinning_ns.unwrap())),
-            }
-        })
-        .collect();
+    report.threads = (0..threads).map(|id| thread(id, &sites)).collect();
     let (work, idle) = report.threads.iter().fold((0, 0), |(work, idle), thread| {
         (work + thread.work_ns.unwrap(), idle + thread.idle_ns)
     });

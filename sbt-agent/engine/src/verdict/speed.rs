@@ -70,6 +70,37 @@ fn took_ns(report: &Report, thread: u32) -> Option<f64> {
     thread.fixed_work_ns.filter(|_| known)
 }
 
+/// The most by which a slower CPU can have made a thread's work longer than that of the others, by what the
+/// shortest works at a site tell: a CPU that is slower at times leaves some of the work as short as it is
+/// elsewhere, and one that is slower all along takes longer for its shortest piece of work, too. `None` if
+/// that is not known.
+fn bound_by_the_least(report: &Report, site: &SiteReport, thread: u32) -> Option<f64> {
+    let all = members(site);
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for member in all {
+        let work = member
+            .each
+            .work_ns
+            .as_ref()
+            .filter(|work| work.count >= MANY)?;
+        let least_fixed = report.thread(member.thread)?.fixed_work_least_ns?;
+        let row = [work.mean as f64, work.min as f64, f64::from(least_fixed)];
+        let rows = if member.thread == thread {
+            &mut own
+        } else {
+            &mut others
+        };
+        rows.push(row);
+    }
+    let [own] = own.as_slice() else { return None };
+    let mean = |at: usize| others.iter().map(|row| row[at]).sum::<f64>() / others.len() as f64;
+    if others.is_empty() || mean(1) < 1.0 || mean(2) < 1.0 || own[1] < 1.0 {
+        return None;
+    }
+    let [usual, least, fixed] = [0, 1, 2].map(|at| own[at] / mean(at).max(1.0));
+    Some((usual / least).max(1.0) * fixed.max(1.0))
+}
+
 /// The CPUs of whichever thread came last at a site.
 pub fn of_the_last(report: &Report, site: &SiteReport, late: &LateReport) -> Slower {
     let known = late.cpu_slower_episodes >= MANY;
@@ -94,6 +125,8 @@ pub fn of_thread(report: &Report, site: &SiteReport, thread: u32) -> Slower {
     let slower = own
         .zip(others)
         .map(|(own, others)| own * others.len() as f64 / others.iter().sum::<f64>().max(1.0));
+    let most = bound_by_the_least(report, site, thread);
+    let slower = slower.map(|slower| most.map_or(slower, |most| slower.min(most)));
     Slower::new(slower, own, report)
 }
 
@@ -101,14 +134,16 @@ pub fn of_thread(report: &Report, site: &SiteReport, thread: u32) -> Slower {
 pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let slower = of_the_last(report, site, late);
-    let factor = slower.measured;
+    let most = Culprit::of(report, site)
+        .and_then(|culprit| bound_by_the_least(report, site, culprit.thread));
+    let factor = most.map_or(slower.measured, |most| slower.measured.min(most));
     let (last, others) = match (late.last.running_ns, late.others.running_ns) {
         (Some(last), Some(others)) => (last, others),
         _ => (late.last.work_ns, late.others.work_ns),
     };
     let (last_ns, others_ns) = (last as f64, others as f64);
     let cost = all.explained((last_ns - others_ns).min(last_ns - last_ns / factor));
-    if !slower.is_told() || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
+    if factor < DIFFERS || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
         return None;
     }
     let whose = Culprit::of(report, site)

@@ -20,7 +20,7 @@ static USER: OnceLock<Option<User>> = OnceLock::new();
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// What `path` leads to.
+    /// Keeps the directory in existence for `path`.
     _open: Option<OwnedFd>,
 }
 

@@ -164,7 +164,8 @@ impl Understanding {
     /// The time without a barrier, if it lasts and a look is due.
     fn spins(&self, now_ns: u64) -> Option<Still> {
         let limit_ns = self.hangs.limit_ns()?;
-        let since_ns = self.hangs.asleep.still_ns(now_ns, limit_ns)?;
+        let arrivals = self.model.totals().arrivals;
+        let since_ns = self.hangs.asleep.still_ns(now_ns, limit_ns, arrivals)?;
         Some(Still {
             since_ns,
             barrier: SPINS,

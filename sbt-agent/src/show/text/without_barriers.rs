@@ -72,7 +72,7 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
     }
     text.push_str(", in the program and in every library it mapped");
     if ["inject", "perf"].contains(&&*report.run.backend) {
-        text.push_str(", as far as the notes below do not name what was not watched");
+        text.push_str(" (without what a note below names as not watched)");
     }
     text.push(',');
     text.push_str(if report.run.children {

@@ -111,6 +111,7 @@ fn thread(
         npt_ns: ns(row.normalised_ns),
         own_cost_ns: None,
         fixed_work_ns: row.speeds.mean_ns(),
+        fixed_work_least_ns: row.speeds.least_ns,
         fixed_work_times: row.speeds.times,
         counters,
         waits: waits(row.waits),

@@ -51,6 +51,34 @@ fn a_slower_cpu_does_not_explain_all_work() {
     assert!(verdict.text.contains(text), "{}", verdict.text);
 }
 
+/// The second thread's CPU is slower in every other episode.
+fn second_is_slower_at_times(tid: u32, episode: usize) -> u64 {
+    if tid == 2 && episode % 2 == 1 {
+        2_000
+    } else {
+        1_000
+    }
+}
+
+#[test]
+fn a_cpu_that_is_slower_at_times_explains_only_work_that_is_longer_at_times() {
+    assert_eq!(
+        kinds(second_is_slower_at_times, 1_500),
+        [VerdictKind::PersistentStraggler],
+        "its shortest work is as long"
+    );
+    let mut program = Program::new(2);
+    program.took_ns = Some(second_is_slower_at_times);
+    program.rounds(40, |round| {
+        // The first episode ends the program's start.
+        let ms = if round % 2 == 0 { 2 } else { 1 };
+        but(2, 1, runs(ms), runs(1))
+    });
+    let verdicts = judge(&program.report()).unwrap_or_default();
+    let kinds: Vec<_> = verdicts.iter().map(|verdict| verdict.kind).collect();
+    assert_eq!(kinds, [VerdictKind::SlowCpu]);
+}
+
 #[test]
 fn slower_cpus_of_the_others_excuse_nobody() {
     let others_are_slower = |tid, _| if tid == 2 { 1_000 } else { 1_700 };

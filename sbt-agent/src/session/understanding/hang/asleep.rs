@@ -102,10 +102,11 @@ impl Asleep {
     }
 
     /// Since when the program has come to no barrier, ns, if a look is due: threads may wait in loops.
-    /// `limit_ns`: the time after which to look.
-    pub fn still_ns(&self, now_ns: u64, limit_ns: u64) -> Option<u64> {
+    /// `limit_ns`: the time after which to look; `arrivals`: as in [`Self::since_ns`].
+    pub fn still_ns(&self, now_ns: u64, limit_ns: u64, arrivals: u64) -> Option<u64> {
         let times = (self.in_vain + 1).min(MOST_LIMITS);
-        let since_ns = self.still_ns?;
+        let (_, last) = self.last.as_ref()?;
+        let since_ns = self.still_ns.filter(|_| last.arrivals == arrivals)?;
         let is_due = now_ns.saturating_sub(since_ns) >= limit_ns.saturating_mul(times.into());
         is_due.then_some(since_ns)
     }
@@ -176,18 +177,20 @@ mod tests {
         let busy = |ms: u64| used(&[7], ms);
         asleep.see(0, busy(0));
         asleep.see(1_900 * MS, busy(1_900));
-        assert_eq!(asleep.still_ns(1_999 * MS, limit_ns), None);
-        assert_eq!(asleep.still_ns(limit_ns, limit_ns), Some(0));
+        assert_eq!(asleep.still_ns(1_999 * MS, limit_ns, 0), None);
+        assert_eq!(asleep.still_ns(limit_ns, limit_ns, 0), Some(0));
+        let come = asleep.still_ns(limit_ns, limit_ns, 1);
+        assert_eq!(come, None, "a thread has come meanwhile");
         asleep.goes_on(2_500 * MS);
-        assert_eq!(asleep.still_ns(6_400 * MS, limit_ns), None);
-        assert_eq!(asleep.still_ns(6_500 * MS, limit_ns), Some(2_500 * MS));
+        assert_eq!(asleep.still_ns(6_400 * MS, limit_ns, 0), None);
+        assert_eq!(asleep.still_ns(6_500 * MS, limit_ns, 0), Some(2_500 * MS));
         let arrives = Used {
             arrivals: 1,
             ..busy(6_600)
         };
         asleep.see(6_600 * MS, arrives);
-        assert_eq!(asleep.still_ns(8_500 * MS, limit_ns), None);
-        assert_eq!(asleep.still_ns(8_600 * MS, limit_ns), Some(6_600 * MS));
+        assert_eq!(asleep.still_ns(8_500 * MS, limit_ns, 1), None);
+        assert_eq!(asleep.still_ns(8_600 * MS, limit_ns, 1), Some(6_600 * MS));
     }
 
     #[test]
