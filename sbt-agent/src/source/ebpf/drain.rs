@@ -69,10 +69,10 @@ pub fn run(
             rings.drain_rest(&mut raws);
         }
         decoder.choose(clock::now_ns());
-        for chunk in raws.chunks(BATCH) {
+        pass_on(&raws, sink, (&mut batch, last), |chunk, batch| {
             for raw in chunk {
                 if !samples.take(raw) {
-                    decoder.decode(raw, &mut batch);
+                    decoder.decode(raw, batch);
                 }
             }
             if let Some(mpi) = decoder.mpi()
@@ -80,17 +80,30 @@ pub fn run(
             {
                 teach(mpi);
             }
-            hand_over(sink, &mut batch, last);
-        }
+        });
         no_events.store(decoder.lost_readings(), Ordering::Relaxed);
         raws.clear();
         raws.shrink_to(4 * BATCH);
         if last {
-            hand_over(sink, &mut batch, last);
             return (rings, decoder);
         }
         last = sleep(&rings, pace.next(bytes), stop);
     }
+}
+
+/// Decodes the records of one pass, and sends the events batch by batch; also those that found no room
+/// in the pass before, although no record may follow.
+fn pass_on(
+    raws: &[Raw],
+    sink: &Sink,
+    (batch, last): (&mut Batch, bool),
+    mut decode: impl FnMut(&[Raw], &mut Batch),
+) {
+    for chunk in raws.chunks(BATCH) {
+        decode(chunk, batch);
+        hand_over(sink, batch, last);
+    }
+    hand_over(sink, batch, last);
 }
 
 /// Sends the batch. If the queue is full, a small batch is kept and grows instead of blocking:
@@ -163,6 +176,10 @@ mod tests {
         hand_over(&sink, &mut batch, false);
         assert_eq!(batch, [gap(2), gap(3)]);
         assert_eq!(reader.try_recv().unwrap(), [gap(1)]);
+        // Nothing more has happened.
+        pass_on(&[], &sink, (&mut batch, false), |_, _| {});
+        assert_eq!(reader.try_recv().unwrap(), [gap(2), gap(3)]);
+        batch.extend([gap(2), gap(3)]);
         hand_over(&sink, &mut batch, true);
         assert_eq!(reader.try_recv().unwrap(), [gap(2), gap(3)]);
         // The reader is gone.

@@ -8,7 +8,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io,
     os::{
         fd::OwnedFd,
         unix::{
@@ -17,11 +17,7 @@ use std::{
         },
     },
     process::{Child, Command, Stdio},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use anyhow::Context as _;
@@ -31,6 +27,7 @@ mod calibrate;
 pub(super) mod clocks;
 mod closed;
 mod counters;
+mod drain;
 mod foreign;
 pub(super) mod gap;
 pub(super) mod inject;
@@ -50,17 +47,12 @@ pub use tracer::run as trace;
 use wire::{Answer, Bytes, Done, Line, Order, Watched};
 
 use super::{
-    BATCH, Baselines, Batch, Files, Measurement, Sink, Source, Totals,
+    Baselines, Files, Measurement, Sink, Source, Totals,
     abilities::{Callers, Choosing, Condvars, Departures},
-    ebpf::{
-        decode::{Decoder, Start},
-        drain::hand_over,
-        raw::Raw,
-    },
     outside::Outside,
 };
 use crate::settings::Settings;
-use crate::source::twin::{self, places};
+use crate::source::twin::places;
 use sbt_engine::{
     choices::States,
     counters::{Counter, Plan},
@@ -77,9 +69,6 @@ pub const ARGUMENT: &str = "__breakpoints";
 
 /// The argument after the numbers if counters are asked for.
 const COUNTS: &str = "counts";
-
-/// Pause between two reads of records, so that not every record wakes the reader.
-const TOGETHER: Duration = Duration::from_millis(10);
 
 /// The ptrace source of one target.
 pub struct Ptrace {
@@ -217,7 +206,8 @@ impl Source for Ptrace {
         let pipe = self.pipe.take().context("started twice")?;
         let start = self.outside.start(time_ns, baselines);
         let lost = Arc::clone(&self.outside.lost);
-        self.outside.drain(move || drain(pipe, start, &sink, &lost))
+        self.outside
+            .drain(move || drain::run(pipe, start, &sink, &lost))
     }
 
     fn stop(&mut self) -> anyhow::Result<Totals> {
@@ -382,44 +372,4 @@ impl Tracer for Stopper {
         let stood = done.stood.unwrap_or(Err(NotStopped::Refused))?;
         stood.read().ok_or(NotStopped::Refused)
     }
-}
-
-/// Reads records until the other end is closed. Returns a remark for the user, if there is one.
-fn drain(mut pipe: File, start: Start, sink: &Sink, lost: &AtomicU64) -> Option<String> {
-    let mut decoder = Decoder::new(start);
-    let mut bytes = Vec::new();
-    let mut room = vec![0; 1 << 18];
-    let mut batch = Batch::new();
-    let mut failed = None;
-    loop {
-        let count = match pipe.read(&mut room) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                failed = Some(format!("events could no longer be read: {error}"));
-                break;
-            }
-        };
-        let is_last = count == 0;
-        bytes.extend_from_slice(&room[..count]);
-        decoder.choose(sbt_program::clock::now_ns());
-        let taken = twin::each(&bytes, |record| {
-            if let Ok(number) = <[u8; 8]>::try_from(record) {
-                lost.store(u64::from_ne_bytes(number), Ordering::Relaxed);
-            } else if let Some(raw) = Raw::parse(record) {
-                decoder.decode(&raw, &mut batch);
-            }
-            if batch.len() >= BATCH {
-                hand_over(sink, &mut batch, false);
-            }
-        });
-        bytes.drain(..taken);
-        hand_over(sink, &mut batch, is_last);
-        if is_last {
-            break;
-        }
-        std::thread::sleep(TOGETHER);
-    }
-    hand_over(sink, &mut batch, true);
-    failed.or_else(|| decoder.note())
 }

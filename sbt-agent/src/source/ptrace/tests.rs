@@ -1,6 +1,6 @@
 //! A source whose tracing process is not sbt.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Duration};
 
 use super::*;
 
