@@ -134,6 +134,11 @@ impl Recogniser {
         found.into_iter().map(|(_, unclear)| unclear).collect()
     }
 
+    /// Whether threads have come to barriers, or left them, of which `out` has not heard yet.
+    pub const fn holds_back(&self) -> bool {
+        self.urgent > 0
+    }
+
     /// Processes one event; `out` receives the resulting events.
     pub fn push(&mut self, event: &Event, code: &mut dyn Code, out: &mut dyn FnMut(&Event)) {
         match *event {

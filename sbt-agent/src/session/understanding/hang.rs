@@ -97,13 +97,15 @@ impl Understanding {
             .collect();
         let waits = self.waits(start_ns, now_ns);
         let mut still = self.model.standing_still(now_ns, limit_ns);
-        let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
-        still.extend(waits.unseen.filter(is_due));
-        if still.is_empty() {
-            still.extend(waits.sleep.filter(is_due));
-        }
-        if still.is_empty() {
-            still.extend(waits.spins);
+        if !self.recognition.holds_back() {
+            let is_due = |still: &Still| now_ns.saturating_sub(still.since_ns) >= limit_ns;
+            still.extend(waits.unseen.filter(is_due));
+            if still.is_empty() {
+                still.extend(waits.sleep.filter(is_due));
+            }
+            if still.is_empty() {
+                still.extend(waits.spins);
+            }
         }
         let model = &self.model;
         // Threads and ranks end one after the other: what was found before holds.
@@ -237,8 +239,10 @@ impl Understanding {
         let (still, mut scene) = looking.end()?;
         let waits = self.waits(start_ns, now_ns);
         let model = &self.model;
+        let is_behind = self.recognition.holds_back();
         let mut still: Vec<&Still> = still
             .iter()
+            .filter(|still| !is_behind || is_of_model(still))
             .filter(|still| since_then(model, waits, false, still) == Since::Still)
             .collect();
         // The threads went on during the look.

@@ -253,6 +253,11 @@ impl Recognition {
         (counts.evidence - self.futexes, counts.barriers > 0)
     }
 
+    /// As [`Recogniser::holds_back`].
+    pub const fn holds_back(&self) -> bool {
+        self.recogniser.holds_back()
+    }
+
     /// The probes of condition variables are about to be switched: some uses will not be seen.
     pub fn blind(&mut self) {
         self.recogniser.blind();

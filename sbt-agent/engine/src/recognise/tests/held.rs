@@ -16,13 +16,16 @@ fn others_are_not_held_back_for_long() {
     };
     let mut out = Vec::new();
     recogniser.push(&world.events[0], &mut NoCode, &mut |_| {});
+    assert!(!recogniser.holds_back(), "a wait tells of no barrier");
     recogniser.push(&arrive(2000), &mut NoCode, &mut |event| {
         out.push(event.clone());
     });
     recogniser.tick(MAX_HELD_NS, &mut |event| out.push(event.clone()));
     assert_eq!(out, []);
+    assert!(recogniser.holds_back());
     recogniser.tick(MAX_HELD_NS + 2000, &mut |event| out.push(event.clone()));
     assert_eq!(out.len(), 1);
+    assert!(!recogniser.holds_back());
     // A second time, the candidate does not hold events back.
     world.wait(2, CV);
     recogniser.push(&world.events[1], &mut NoCode, &mut |_| {});
