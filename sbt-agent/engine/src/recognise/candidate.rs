@@ -33,6 +33,10 @@ const MAX_AGAIN: usize = 64;
 const SILENCE_NS: u64 = 1_000_000_000;
 const MAX_SILENCE_DOUBLED: u32 = 6;
 
+/// The number of its waits and wakes that are ignored here before the probes are told to: telling them costs
+/// more than some events, and many objects are used only once.
+pub const IGNORED_HERE: u32 = 4;
+
 /// Contradictions after which a recognised barrier is given up, if they are more than half of its
 /// rounds.
 const MAX_STRANGE: u64 = 16;
@@ -54,10 +58,10 @@ pub enum State {
 pub enum Decision {
     /// The candidate is a barrier.
     Barrier,
-    /// The candidate is no barrier, and is ignored until this time, ns.
-    Silence(u64),
-    /// The candidate was wrongly taken for a barrier, and is ignored until this time, ns.
-    Revoke(u64),
+    /// The candidate is no barrier, and is ignored for a while.
+    Silence,
+    /// The candidate was wrongly taken for a barrier, and is ignored for a while.
+    Revoke,
 }
 
 /// The role that a wait or a wake was found to have.
@@ -109,6 +113,8 @@ pub struct Candidate {
     last_waker: Option<Tid>,
     bad: u64,
     tries: u32,
+    /// Number of its waits and wakes that were ignored since it was last silenced.
+    ignored: u32,
     /// Whether the candidate has held back other events for long enough.
     overdue: bool,
     /// Parts from before this time are ignored, ns.
@@ -192,6 +198,21 @@ impl Candidate {
             ..Self::default()
         };
         false
+    }
+
+    /// Counts a wait or wake that was ignored. Returns until when the probes should ignore the candidate, ns, if
+    /// they are to be told now.
+    pub fn ignore(&mut self) -> Option<u64> {
+        let State::Silenced { until_ns } = self.state else {
+            return None;
+        };
+        self.ignored = self.ignored.saturating_add(1);
+        (self.ignored == IGNORED_HERE).then_some(until_ns)
+    }
+
+    /// Whether the probes were told to ignore the candidate.
+    pub const fn is_told(&self) -> bool {
+        self.ignored >= IGNORED_HERE
     }
 
     /// Whether new parts of the candidate no longer go into the queue.
@@ -347,24 +368,28 @@ impl Candidate {
                     || self.bad > MAX_BAD + self.record.rounds / 8
                     || self.proof.rounds() >= MAX_ROUNDS
                     || self.round.again >= MAX_AGAIN * self.round.waiters().len().max(1);
-                is_hopeless.then(|| Decision::Silence(self.silence()))
+                is_hopeless.then(|| {
+                    self.silence();
+                    Decision::Silence
+                })
             }
             State::Barrier if self.bad > MAX_STRANGE && self.bad > self.record.rounds / 2 => {
-                Some(Decision::Revoke(self.silence()))
+                self.silence();
+                Some(Decision::Revoke)
             }
             _ => None,
         }
     }
 
-    /// Silences the candidate; returns until when, ns.
-    fn silence(&mut self) -> u64 {
+    /// Silences the candidate.
+    fn silence(&mut self) {
         let length_ns = SILENCE_NS << self.tries.min(MAX_SILENCE_DOUBLED);
         self.tries += 1;
+        self.ignored = 0;
         self.was_unclear = self.unclear();
         let until_ns = self.heard_ns.saturating_add(length_ns);
         self.state = State::Silenced { until_ns };
         self.early = Vec::new();
-        until_ns
     }
 
     /// The question for the user about the candidate; `None` unless threads have met here often

@@ -29,7 +29,7 @@ use candidate::{Candidate, Decision, State};
 use part::{Deed, WaitOrWake};
 use proof::Relations;
 
-pub use candidate::Unclear;
+pub use candidate::{IGNORED_HERE, Unclear};
 pub use code::{Code, Functions, NoCode, Relation};
 
 /// The longest time for which events are held back for a decision, in ns of the target's time, if
@@ -207,14 +207,13 @@ impl Recogniser {
             self.settle(space);
         }
         for key in keys {
-            match self
-                .candidates
-                .remove(&key)
-                .map(|candidate| candidate.state)
-            {
-                Some(State::Barrier) => self.counts.barriers -= 1,
+            let Some(candidate) = self.candidates.remove(&key) else {
+                continue;
+            };
+            match candidate.state {
+                State::Barrier => self.counts.barriers -= 1,
                 // Another object may come to lie at this address.
-                Some(State::Silenced { until_ns }) if until_ns > 0 => self.silenced.push((key, 0)),
+                State::Silenced { .. } if candidate.is_told() => self.silenced.push((key, 0)),
                 _ => {}
             }
         }
@@ -294,6 +293,9 @@ impl Recogniser {
             }
         });
         if candidate.is_silenced(now_ns) {
+            let until_ns = candidate.ignore();
+            self.silenced
+                .extend(until_ns.map(|until_ns| (key, until_ns)));
             return;
         }
         let number = self.gone + self.held.len() as u64;
@@ -329,17 +331,15 @@ impl Recogniser {
             return;
         };
         match candidate.decide(at_end, &mut self.relations) {
-            None => {}
+            None | Some(Decision::Silence) => {}
             Some(Decision::Barrier) => {
                 self.counts.barriers += 1;
                 self.urgent += candidate.held;
                 candidate.feed_early(out);
             }
-            Some(Decision::Silence(until_ns)) => self.silenced.push((key, until_ns)),
-            Some(Decision::Revoke(until_ns)) => {
+            Some(Decision::Revoke) => {
                 self.counts.barriers -= 1;
                 self.urgent -= candidate.held;
-                self.silenced.push((key, until_ns));
                 self.notes.push(format!(
                     "the {} at {key:#x} was counted as a barrier until the program used it in \
                      another way",

@@ -9,13 +9,16 @@ use sbt_engine::{
     event::{CallersId, Event, Evidence, Kind, Tid},
     model::{Model, ids::PlaceId, site::Roles},
     place::printable,
-    recognise::{Code, Functions, Recogniser, Relation},
+    recognise::{Code, Functions, IGNORED_HERE, Recogniser, Relation},
     words::command_line,
 };
 use sbt_program::{
     runtimes::python::waits_for_interpreter,
     sites::{Resolver, SystemCaller},
 };
+
+/// The most futexes of libraries whose uses are counted.
+const MOST_USED: usize = 8192;
 
 /// How long futexes of the C library are ignored, ns: later, another object may lie at the same
 /// address.
@@ -41,6 +44,8 @@ pub struct Recognition {
     handed_on: FxHashSet<CallersId>,
     /// The futexes on which libraries wait, and until when to ignore each, ns.
     silenced: Vec<(u64, u64)>,
+    /// How often libraries have used each futex that is not ignored.
+    used: FxHashMap<u64, u32>,
     /// Threads inside a barrier of a language's library, with the futex each waits on there; `None`
     /// before the first wait.
     inside: FxHashMap<Tid, Option<u64>>,
@@ -114,6 +119,7 @@ impl Recognition {
             of_runtimes: FxHashSet::default(),
             handed_on: FxHashSet::default(),
             silenced: Vec::new(),
+            used: FxHashMap::default(),
             inside: FxHashMap::default(),
             futexes: 0,
             handing: Handing::default(),
@@ -212,8 +218,16 @@ impl Recognition {
         }
         let is_known = self.of_libraries.contains(callers);
         if is_known {
-            let until_ns = clocks.time_ns.saturating_add(OF_LIBRARY_NS);
-            self.silenced.push((*key, until_ns));
+            if self.used.len() >= MOST_USED && !self.used.contains_key(key) {
+                self.used.clear();
+            }
+            let used = self.used.entry(*key).or_default();
+            *used += 1;
+            if *used == IGNORED_HERE {
+                self.used.remove(key);
+                let until_ns = clocks.time_ns.saturating_add(OF_LIBRARY_NS);
+                self.silenced.push((*key, until_ns));
+            }
         } else {
             self.futexes += 1;
         }
