@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     report::{
-        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
-        StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
+        BarrierKind, Figure, LateReport, Report, SiteReport, SiteThreadReport, StatReport,
+        StragglerPattern, StragglerReport, StragglerSequence, VerdictKind, VerdictReport,
     },
     total::total,
     words::time,
@@ -261,6 +261,22 @@ fn is_disturbed(report: &Report, site: &SiteReport) -> bool {
     report.run.has_stopped_threads() && report.run.departures != Some(true) && is_short
 }
 
+/// Whether a thread's work exceeds that of the others as in a serial phase in one of twenty episodes at least. In
+/// fewer of many short phases, other users of the machine may have made the difference between the sums.
+fn works_alone_often(site: &SiteReport, thread: u32) -> bool {
+    let works = |of_it: bool| {
+        let all = site.threads.iter();
+        let some = all.filter(move |one| (one.thread == thread) == of_it);
+        some.filter_map(|one| one.each.work_ns.as_ref())
+    };
+    let percentiles: [fn(&StatReport) -> u64; 2] = [|work| work.p50, |work| work.p95];
+    percentiles.iter().any(|percentile| {
+        let own = works(true).map(percentile).max().unwrap_or(0) as f64;
+        let others = works(false).map(percentile).max().unwrap_or(0) as f64;
+        own > 0.0 && own - others >= ALONE * own
+    })
+}
+
 /// Verdict: one thread works while all others wait.
 pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let OfWork {
@@ -286,7 +302,11 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         let least = thread.each.work_ns.as_ref().map(|work| work.min as f64);
         least.is_none_or(|least| least * late.episodes as f64 <= NEXT_TO_NOTHING * last_ns)
     };
-    if straggler.pattern != StragglerPattern::Persistent && !site.threads.iter().all(idles) {
+    let is_usual = match straggler.pattern {
+        StragglerPattern::Persistent => works_alone_often(site, straggler.thread),
+        _ => site.threads.iter().all(idles),
+    };
+    if !is_usual {
         return None;
     }
     let alone = late.lead_ns as f64 / late.phase_ns.max(1) as f64;

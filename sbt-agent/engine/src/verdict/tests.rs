@@ -302,6 +302,17 @@ fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
     let verdict = program.only(VerdictKind::SerialPhase);
     assert_eq!(verdict.thread, None);
     says(&verdict, &["(now one, now another)"]);
+    // A thread that was slow in a few of many short phases works alone in none.
+    let few = |every: usize| {
+        let mut program = Program::new(4);
+        program.rounds(200, |round| {
+            let ms = if round % every == 0 { 90 } else { 0 };
+            but(4, 2, [10 * US + ms * 1_000 * US, 0, 0], [9 * US, 0, 0])
+        });
+        program.kinds()
+    };
+    assert_eq!(few(10), [VerdictKind::SerialPhase]);
+    assert!(!few(50).contains(&VerdictKind::SerialPhase));
     // A thread with twice the work of the others does not work alone for most of the phase.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
