@@ -76,8 +76,8 @@ pub fn sound(mut report: Report) -> Report {
     }
     if let Some(ready_pct) = unshared_ready_pct(&report) {
         let because = format!(
-            "threads were ready without a CPU for {ready_pct:.0} % of their time, and how much of that in their \
-             work is not known: it is no work"
+            "threads were ready without a CPU for {ready_pct:.0} % of the time for which they lived; that is no \
+             work, and how much of it lies in the times between barriers is not known"
         );
         let reason = WithheldReason::WorkUnknown;
         withhold(&mut report, Withheld::Efficiency, reason, because);
@@ -236,17 +236,23 @@ fn spun_in_the_work(report: &Report) -> Option<(f64, &'static str)> {
 fn unshared_ready_pct(report: &Report) -> Option<f64> {
     const LEAST_PCT: f64 = 5.0;
     let known = report.efficiency.as_ref()?.cpu_availability;
-    let tasks = report.run.scheduling.iter().flat_map(|it| &it.tasks);
-    let (mut ready_ns, mut lived_ns) = (0_u64, 0_u64);
-    for task in tasks {
-        ready_ns = ready_ns.saturating_add(task.ready_ns.unwrap_or(0));
-        lived_ns = lived_ns.saturating_add(task.looked_ns);
-    }
-    let pct = ready_ns as f64 / lived_ns.max(1) as f64 * 100.0;
+    let pct = report.ready_pct_of_lives();
     (known.is_none() && pct >= LEAST_PCT).then_some(pct)
 }
 
 impl Report {
+    /// The percentage of their lives for which the program's threads were ready without a CPU; 0 if that is not
+    /// known.
+    pub fn ready_pct_of_lives(&self) -> f64 {
+        let tasks = self.run.scheduling.iter().flat_map(|it| &it.tasks);
+        let (mut ready_ns, mut lived_ns) = (0_u64, 0_u64);
+        for task in tasks {
+            ready_ns = ready_ns.saturating_add(task.ready_ns.unwrap_or(0));
+            lived_ns = lived_ns.saturating_add(task.looked_ns);
+        }
+        ready_ns as f64 / lived_ns.max(1) as f64 * 100.0
+    }
+
     /// Whether sbt joined a program without seeing which arrivals at a barrier belong to one round: neither does
     /// it see departures, nor the barrier's own count of its rounds.
     fn joins_blindly(&self) -> bool {

@@ -249,7 +249,9 @@ fn efficiency_is_withheld_if_waiting_for_a_cpu_may_be_in_the_work() {
     let found = withheld(with(10, None), Withheld::Efficiency);
     assert_eq!(found.reason, WithheldReason::WorkUnknown);
     assert!(
-        found.because.contains("for 10 % of their time"),
+        found
+            .because
+            .contains("for 10 % of the time for which they lived"),
         "{found:?}"
     );
     assert!(sound(with(1, None)).efficiency.is_some());

@@ -210,7 +210,7 @@ pub const fn is_of_work(kind: VerdictKind) -> bool {
 }
 
 /// Whether a verdict on one site or thread stands: not on how work is spread where threads may work in
-/// the barrier itself, and not where sbt's own stops may have made the difference.
+/// the barrier itself, and not where sbt's own stops, or a want of CPUs, may have made the difference.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     let is_of_lack = matches!(
         verdict.kind,
@@ -218,6 +218,9 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     );
     let works = |site| report.worked_in_barrier_ns(site) > 0;
     let is_of_spread = is_of_work(verdict.kind);
+    if is_of_spread && may_be_want_of_cpus(report) {
+        return false;
+    }
     match verdict.site.and_then(|site| report.site(site)) {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         Some(site) if is_of_spread && may_be_of_completion(report, site) => false,
@@ -230,6 +233,15 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
             verdict.kind != VerdictKind::StragglerAtManySites || !report.sites.iter().any(is_open)
         }
     }
+}
+
+/// Whether threads lacked CPUs for a good part of their lives, and nobody knows how much of that lies in their
+/// work.
+fn may_be_want_of_cpus(report: &Report) -> bool {
+    const MUCH_PCT: f64 = 10.0;
+    let is_split = |thread: &SiteThreadReport| thread.later.is_some_and(|it| it.ready_ns.is_some());
+    let mut all = report.sites.iter().flat_map(|site| &site.threads);
+    !all.any(is_split) && report.ready_pct_of_lives() >= MUCH_PCT
 }
 
 /// Whether what the last thread works more may be what it does in the barrier, as a completion function,
@@ -291,7 +303,10 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     }
     // A thread that was merely woken late has no more work than the others; and if two threads
     // work, neither has a lead over the other.
-    let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
+    let (last_ns, others_ns) = match (late.last.running_ns, late.others.running_ns) {
+        (Some(last), Some(others)) => (last as f64, others as f64),
+        _ => (late.last.work_ns as f64, late.others.work_ns as f64),
+    };
     let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
     if alone_ns < ALONE * last_ns {
         return None;

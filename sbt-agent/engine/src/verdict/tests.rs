@@ -313,6 +313,10 @@ fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
     };
     assert_eq!(few(10), [VerdictKind::SerialPhase]);
     assert!(!few(50).contains(&VerdictKind::SerialPhase));
+    // What a thread lacks of CPUs is no work.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, [9 * MS, 9 * MS, 0], runs(3)));
+    assert!(!program.kinds().contains(&VerdictKind::SerialPhase));
     // A thread with twice the work of the others does not work alone for most of the phase.
     let mut program = Program::new(4);
     program.rounds(20, |_| but(4, 2, runs(9), runs(4)));

@@ -1,11 +1,6 @@
-//! Messages about single episodes, warnings, and notes for the user.
+//! Notes for the user, then messages about single episodes and warnings.
 
-use ratatui::{
-    buffer::Buffer,
-    layout::{Constraint, Layout, Rect},
-    style::Style,
-    text::Line,
-};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style, text::Line};
 
 use super::{Tab, View, site};
 use crate::{
@@ -13,7 +8,7 @@ use crate::{
         keys::Action,
         pager::Pager,
         theme::Look,
-        words::{fit, plural, put, put_all, rule, since, wrap},
+        words::{fit, plural, rule, since, wrap},
     },
     show::{
         table::{count, duration},
@@ -138,18 +133,24 @@ impl Tab for Log {
     }
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
-        let notes = notes(view, usize::from(area.width));
-        let most = usize::from(area.height / 3);
-        let rows = u16::try_from(notes.len().min(most)).unwrap_or(0);
-        let [above, below] =
-            Layout::vertical([Constraint::Length(rows + 1), Constraint::Min(0)]).areas(area);
-        let (title, body) = site::split(above);
-        let hidden = notes.len() - usize::from(rows);
-        let note = if hidden > 0 {
-            format!("{hidden} more in the report")
-        } else {
-            String::new()
-        };
+        let (title, body) = site::split(area);
+        let columns = usize::from(body.width);
+        let told = &view.snapshot.told;
+        let mut lines = notes(view, columns);
+        lines.push(Line::default());
+        let heading = " episodes, phases and warnings";
+        lines.push(Line::styled(heading, view.look.bold()));
+        if told.is_empty() {
+            let text = match view.snapshot.replay {
+                Some(_) => " A replay does not repeat these lines; the report has the warnings.",
+                None => " Nothing yet. --watch SITE shows the episodes of SITE one by one.",
+            };
+            lines.push(Line::raw(text));
+        }
+        let entries = told.iter();
+        lines.extend(entries.flat_map(|line| entry(&line.text, columns, view.look)));
+        self.pager.draw(&lines, buffer, body);
+        let note = self.pager.range().unwrap_or_default();
         rule(
             buffer,
             title,
@@ -157,30 +158,6 @@ impl Tab for Log {
             &note,
             view.look,
         );
-        put_all(buffer, body, notes);
-        let (title, body) = site::split(below);
-        let told = &view.snapshot.told;
-        let columns = usize::from(body.width);
-        let lines: Vec<Line> = told
-            .iter()
-            .flat_map(|line| entry(&line.text, columns, view.look))
-            .collect();
-        self.pager.draw(&lines, buffer, body);
-        let note = self.pager.range().unwrap_or_default();
-        rule(
-            buffer,
-            title,
-            "episodes, phases and warnings",
-            &note,
-            view.look,
-        );
-        if told.is_empty() {
-            let text = match view.snapshot.replay {
-                Some(_) => " A replay does not repeat these lines; the report has the warnings.",
-                None => " Nothing yet. --watch SITE shows the episodes of SITE one by one.",
-            };
-            put(buffer, body, 0, &Line::raw(text));
-        }
     }
 
     fn act(&mut self, action: Action, _view: &View) -> Vec<Request> {

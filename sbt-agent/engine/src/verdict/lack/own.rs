@@ -10,9 +10,10 @@ const TAKES: f64 = 0.1;
 /// those had nothing to do, as the threads of another library.
 const ALL_ALONG: f64 = 0.8;
 
-/// The fraction of the time for which a thread was on a CPU while the program had other threads: what
-/// the first thread does alone takes no CPU from them. It may be on a CPU all that time.
-fn beside(report: &Report, helper: &Member<'_>) -> f64 {
+/// The fraction of the time for which a thread was on a CPU at least beside those that meet, of which the oldest
+/// lived for `team_ns`: what it does before they begin takes no CPU from them, and it may be on a CPU all that
+/// time. The same of what the first thread does alone.
+fn beside(report: &Report, helper: &Member<'_>, team_ns: u64) -> f64 {
     let is_first = helper.task.tid == helper.task.pid && helper.task.pid == report.run.pid;
     let alone = report.run.first_thread.filter(|_| is_first);
     let alone_ns: u64 = alone.map_or(0, |alone| {
@@ -22,7 +23,10 @@ fn beside(report: &Report, helper: &Member<'_>) -> f64 {
             .map(|part| part.wall_ns)
             .sum()
     });
-    helper.ran() - alone_ns as f64 / helper.task.looked_ns.max(1) as f64
+    let lived = helper.task.looked_ns.max(1) as f64;
+    let before = lived - (team_ns as f64).min(lived);
+    let ran = (helper.ran() * lived - before) / (lived - before).max(1.0);
+    ran.min(helper.ran() - alone_ns as f64 / lived)
 }
 
 /// Verdict: threads of the program that come to no barrier take the CPUs.
@@ -31,10 +35,10 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
     let lived = case.team.members.iter().map(|member| member.task.looked_ns);
-    let team_ns = lived.min()? as f64;
+    let (least_ns, most_ns) = (lived.clone().min()? as f64, lived.max()?);
     helpers.retain(|helper| {
-        helper.task.looked_ns as f64 >= ALL_ALONG * team_ns
-            && beside(case.report, helper) >= TAKES
+        helper.task.looked_ns as f64 >= ALL_ALONG * least_ns
+            && beside(case.report, helper, most_ns) >= TAKES
             && !helper.allowed.is_disjoint(&cpus)
     });
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));

@@ -509,3 +509,28 @@ fn looks_tell_where_events_do_not() {
     let verdict = program.only(VerdictKind::BoundToFewCpus);
     says(&verdict, &["ready without a CPU for 30 % of the time"]);
 }
+
+#[test]
+fn where_time_without_a_cpu_is_not_told_apart_from_work_much_of_it_forbids_to_blame_a_thread() {
+    let kinds = |ready: u64| {
+        let mut program = meeting([task(1, "0-1", [60, ready]), task(2, "0-1", [60, ready])]);
+        program.rounds(40, |_| but(2, 1, runs(8), runs(4)));
+        let mut report = program.report();
+        for site in &mut report.sites {
+            if let Some(late) = site.straggler.as_mut().and_then(|it| it.late.as_mut()) {
+                (late.last.running_ns, late.others.running_ns) = (None, None);
+                late.split_episodes = 0;
+            }
+            for later in site.threads.iter_mut().filter_map(|it| it.later.as_mut()) {
+                (later.running_ns, later.ready_ns, later.blocked_ns) = (None, None, None);
+            }
+        }
+        let verdicts = judge(&report).unwrap_or_default();
+        verdicts
+            .iter()
+            .map(|verdict| verdict.kind)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(5), [VerdictKind::PersistentStraggler]);
+    assert!(!kinds(20).contains(&VerdictKind::PersistentStraggler));
+}
