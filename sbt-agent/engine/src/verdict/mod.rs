@@ -74,6 +74,9 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
 const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out; \
      see below what each of them waits for";
 
+/// Why there is no verdict on a program that hung.
+const HUNG: &str = "the program hung, and that matters more than how its work is spread";
+
 /// Verdicts on a site, in the order in which they are tried.
 const AT_A_SITE: [OfSite; 11] = [
     short::phase_too_short,
@@ -114,6 +117,9 @@ pub fn again(mut report: Report) -> Report {
 /// All verdicts on a report, sorted by the thread time that they explain; `no-problem` alone if
 /// nothing was found. The error says why there can be no verdict.
 pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
+    if has_hung_for_most(report) {
+        return Err(HUNG.into());
+    }
     if let Err(because) = measured(report) {
         let mut found = Vec::new();
         if report.sites.is_empty() {
@@ -183,11 +189,17 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     Ok(found)
 }
 
+/// Whether the program hung for half of the time or more: what it did before is no cause of that.
+fn has_hung_for_most(report: &Report) -> bool {
+    let hung = report.run.hang.as_ref().filter(|hung| hung.is_hang());
+    hung.is_some_and(|hung| hung.lasted_ns.saturating_mul(2) >= report.seen_ns())
+}
+
 /// What is known to be amiss in a program without barriers for which no verdict has a cause.
 fn unexplained(report: &Report) -> Option<String> {
     let hung = report.run.hang.as_ref();
     if hung.is_some_and(StandstillReport::is_hang) {
-        return Some("its threads stood still: the hang is what there is to say".into());
+        return Some(HUNG.into());
     }
     let looks = report.waits.as_ref()?;
     let busy: Vec<&LookedThreadReport> = looks
@@ -326,9 +338,7 @@ fn no_problem(report: &Report) -> Result<VerdictReport, String> {
         .as_ref()
         .is_some_and(StandstillReport::is_hang)
     {
-        return Err(
-            "its threads stood still at a barrier: the hang is what there is to say".into(),
-        );
+        return Err(HUNG.into());
     }
     if report.episodes < FEW {
         return Err(format!(

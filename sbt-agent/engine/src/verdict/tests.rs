@@ -585,3 +585,17 @@ fn one_site_used_with_several_barriers_blames_no_single_thread() {
         &["at each of its barriers the same thread comes last"],
     );
 }
+
+#[test]
+fn of_a_program_that_hung_for_most_of_the_time_nothing_else_is_told() {
+    let mut program = Program::new(3);
+    program.rounds(40, |_| but(3, 1, runs(8), runs(4)));
+    let mut judged = |lasted_ns: u64| {
+        let mut report = program.report();
+        let hung = crate::samples::hung().report.run.hang;
+        report.run.hang = hung.map(|hung| StandstillReport { lasted_ns, ..hung });
+        judge(&report).map(|verdicts| verdicts[0].kind)
+    };
+    assert_eq!(judged(MS), Ok(VerdictKind::PersistentStraggler));
+    assert_eq!(judged(1_000 * MS), Err(HUNG.into()));
+}

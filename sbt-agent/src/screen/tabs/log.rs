@@ -154,7 +154,7 @@ impl Tab for Log {
         rule(
             buffer,
             title,
-            "notes: what was found, and what to know of the figures",
+            "notes, episodes, phases and warnings",
             &note,
             view.look,
         );

@@ -9,8 +9,8 @@ use super::{
 use crate::show::related::related;
 use crate::show::table::{Style, UNKNOWN, Unit};
 use sbt_engine::report::{
-    BarrierKind, BarrierStragglerReport, Report, SiteReport, StatReport, StragglerPattern,
-    StragglerReport, StragglerSequence, TrendReport, WaitsReport,
+    BarrierKind, BarrierStragglerReport, Report, SiteReport, SiteThreadReport, StatReport,
+    StragglerPattern, StragglerReport, StragglerSequence, TrendReport, WaitsReport,
 };
 
 /// Width of a sparkline, in characters.
@@ -176,8 +176,10 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     let share = saved_ns / report.seen_ns().max(1) as f64;
     if let Some(imbalance) = site.imbalance_pct.filter(|_| share >= WORTH_SAVING) {
         let decimals = usize::from(share < 0.01);
+        let (at_most, lack) =
+            lack(report, site).map_or_else(Default::default, |lack| ("at most ", lack));
         facts.push(format!(
-            "imbalance {imbalance:.0} %: perfect balance would save {} of {} {} ({:.*} %)",
+            "imbalance {imbalance:.0} %: perfect balance would save {at_most}{} of {} {} ({:.*} %){lack}",
             duration(Some(whole_ns(saved_ns)), style),
             duration(Some(report.seen_ns()), style),
             report.seen_called(),
@@ -193,6 +195,24 @@ pub fn facts(report: &Report, site: &SiteReport, style: Style) -> Vec<String> {
     facts.extend(spinning(site));
     facts.extend(recognised(report, site));
     facts
+}
+
+/// Where threads lack CPUs: what keeps balance from saving as much as the waits suggest.
+fn lack(report: &Report, site: &SiteReport) -> Option<String> {
+    const MUCH_PCT: f64 = 10.0;
+    let sum = |of: fn(&SiteThreadReport) -> Option<u64>| -> Option<u64> {
+        site.threads.iter().map(of).sum()
+    };
+    let ready = sum(|thread| thread.ready_ns).zip(sum(|thread| thread.work_ns));
+    let (pct, of_what) = match ready {
+        Some((ready, work)) => (ready as f64 / work.max(1) as f64 * 100.0, "their work here"),
+        None => (report.ready_pct_of_lives(), "their lives"),
+    };
+    (pct >= MUCH_PCT).then(|| {
+        format!(
+            "; less where threads lack CPUs: they were ready without one for {pct:.0} % of {of_what}"
+        )
+    })
 }
 
 /// Whether spinning is worth mentioning. Even a short sleep uses CPU time for going to sleep and

@@ -388,10 +388,21 @@ fn what_balance_saves_is_told_against_the_wall_time() {
     for _ in 0..10 {
         program.meet(1, &[(1, 10), (2, 30)]);
     }
+    let mut report = program.report();
     has(
-        &text(&program.report()),
+        &text(&report),
         "  imbalance 67 %: perfect balance would save 100 ms of 310 ms wall time (32 %)\n",
     );
+    for thread in report.sites.iter_mut().flat_map(|site| &mut site.threads) {
+        thread.ready_ns = thread.work_ns.map(|work| work / 4);
+    }
+    let expected = "  imbalance 67 %: perfect balance would save at most 100 ms of 310 ms wall time (32 %); less where \
+                    threads lack CPUs: they were ready without one for 25 % of their work here\n";
+    let text_of = text(&report)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(text_of.contains(expected.trim()), "{text_of}");
     // Each thread waits 1 ms of 10 000 ms at most: too little to mention balance.
     let mut program = Program::new(true);
     program.starts(1..3);
