@@ -61,6 +61,8 @@ pub struct State {
     look: Look,
     tabs: Vec<Box<dyn Tab>>,
     current: usize,
+    /// The tab from which the help was asked for.
+    before_help: usize,
     /// The snapshot that was frozen, shown instead of the present one.
     paused: Option<Box<Snapshot>>,
     dialog: Option<Dialog>,
@@ -89,6 +91,7 @@ impl State {
             look,
             tabs: tabs::all(),
             current: 0,
+            before_help: 0,
             paused: None,
             dialog: None,
             chooser: None,
@@ -228,7 +231,13 @@ impl State {
             Action::Tab(number) => self.turn_to(number, snapshot),
             Action::NextTab => self.turn(1, snapshot),
             Action::PreviousTab => self.turn(self.tabs.len() - 1, snapshot),
-            Action::Help => self.current = HELP,
+            Action::Help | Action::Back if self.current == HELP => {
+                self.turn_to(self.before_help, snapshot);
+            }
+            Action::Help => {
+                self.before_help = self.current;
+                self.current = HELP;
+            }
             Action::Hang => self.turn_to(HANG, snapshot),
             Action::Pause => {
                 self.paused = match self.paused.take() {

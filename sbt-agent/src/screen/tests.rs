@@ -227,6 +227,19 @@ fn a_recording_at_every_size() {
 }
 
 #[test]
+fn the_help_goes_back_to_where_it_was_asked_for() {
+    let mut shown = Shown::new(samples::imbalanced(), (100, 30), LOOK);
+    shown.keys("3");
+    let timeline = shown.text();
+    shown.keys("?");
+    assert!(shown.text().contains("show this help"));
+    shown.code(KeyCode::Esc);
+    assert_eq!(shown.text(), timeline);
+    shown.keys("??");
+    assert_eq!(shown.text(), timeline);
+}
+
+#[test]
 fn where_watching_costs_much_that_is_said_in_small_windows_too() {
     let first = |backend: &str, size| {
         let mut sample = samples::imbalanced();

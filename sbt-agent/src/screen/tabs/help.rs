@@ -6,7 +6,7 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{Tab, View, site};
+use super::{Hint, Tab, View, site};
 use crate::screen::{
     keys::Action,
     lanes,
@@ -67,7 +67,7 @@ const KEYS: [(&str, &str); 23] = [
     ("q d", "leave sbt; the program goes on"),
     ("Ctrl-C", "interrupt the program, as without sbt"),
     ("Ctrl-Z", "suspend sbt; fg continues"),
-    ("? h F1", "show this help"),
+    ("? h F1", "show this help; again, or Esc: back"),
     (
         "any other key",
         "leave, once the program has ended; keys that only show something still work then",
@@ -122,7 +122,7 @@ const REPLAY_KEYS: [(&str, &str); 20] = [
     ("w", "save the report up to here"),
     ("q Ctrl-C", "leave"),
     ("Ctrl-Z", "suspend sbt; fg continues"),
-    ("? h F1", "show this help"),
+    ("? h F1", "show this help; again, or Esc: back"),
 ];
 
 const WORDS: [(&str, &str); 18] = [
@@ -248,5 +248,9 @@ impl Tab for Help {
             self.pager.go(to, false);
         }
         Vec::new()
+    }
+
+    fn hints(&self) -> Vec<Hint> {
+        vec![("Esc", "back")]
     }
 }

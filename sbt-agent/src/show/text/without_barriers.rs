@@ -61,17 +61,20 @@ fn several_processes(report: &Report) -> bool {
 
 /// The barriers that sbt would have recognised.
 fn watched_for(out: &mut String, report: &Report, style: Style) {
-    let mut text =
-        "sbt watched for: pthread_barrier_wait of glibc and musl, barriers made from their \
-        condition variables, the barriers of GNU and LLVM OpenMP, of C++, of Rust and of MPI"
-            .to_owned();
+    let barriers = if report.run.backend == "inject" {
+        "pthread_barrier_wait of glibc and the barriers of GNU OpenMP"
+    } else {
+        "pthread_barrier_wait of glibc and musl, barriers made from their condition variables, the \
+         barriers of GNU and LLVM OpenMP, of C++, of Rust and of MPI"
+    };
+    let mut text = format!("sbt watched for: {barriers}");
     if report.run.is_by_ebpf() {
         text.push_str(
             ", and, while system calls are watched (--futex), barriers made from futexes",
         );
     }
     text.push_str(", in the program and in every library it mapped");
-    if ["inject", "perf"].contains(&&*report.run.backend) {
+    if report.run.backend == "perf" {
         text.push_str(" (without what a note below names as not watched)");
     }
     text.push(',');
