@@ -61,7 +61,7 @@ pub struct State {
     look: Look,
     tabs: Vec<Box<dyn Tab>>,
     current: usize,
-    /// The tab from which the help was asked for.
+    /// The tab that was shown before the help.
     before_help: usize,
     /// The snapshot that was frozen, shown instead of the present one.
     paused: Option<Box<Snapshot>>,
@@ -221,6 +221,9 @@ impl State {
     }
 
     fn act(&mut self, action: Action, snapshot: &Snapshot) -> Vec<Request> {
+        if self.current != HELP {
+            self.before_help = self.current;
+        }
         match action {
             Action::Leave => return vec![Request::Leave],
             Action::Interrupt => return vec![Request::Interrupt],
@@ -232,12 +235,10 @@ impl State {
             Action::NextTab => self.turn(1, snapshot),
             Action::PreviousTab => self.turn(self.tabs.len() - 1, snapshot),
             Action::Help | Action::Back if self.current == HELP => {
+                self.current = 0;
                 self.turn_to(self.before_help, snapshot);
             }
-            Action::Help => {
-                self.before_help = self.current;
-                self.current = HELP;
-            }
+            Action::Help => self.current = HELP,
             Action::Hang => self.turn_to(HANG, snapshot),
             Action::Pause => {
                 self.paused = match self.paused.take() {

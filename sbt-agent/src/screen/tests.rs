@@ -240,6 +240,20 @@ fn the_help_goes_back_to_where_it_was_asked_for() {
 }
 
 #[test]
+fn of_a_thread_that_hangs_it_is_not_said_that_it_works() {
+    let now = |sample: fn() -> Snapshot| {
+        let mut shown = Shown::new(sample(), (200, 60), LOOK);
+        shown.keys("2");
+        let text = shown.text();
+        let row = text.lines().find(|line| line.contains("T3 worker"));
+        row.unwrap_or_default().to_owned()
+    };
+    assert!(now(samples::hanging).contains("works 40"));
+    let hung = now(samples::hung);
+    assert!(hung.contains("waits for the mutex 0x55d0c0de40"), "{hung}");
+}
+
+#[test]
 fn where_watching_costs_much_that_is_said_in_small_windows_too() {
     let first = |backend: &str, size| {
         let mut sample = samples::imbalanced();

@@ -220,6 +220,13 @@ impl Session {
             anyhow::ensure!(!is_lost, "watching ended before the program did");
             Ok(())
         });
+        if left && self.program.is_running() {
+            self.tell(&format!(
+                "sbt: watching has ended, and the program goes on (pid {}); sbt waits for its end, \
+                 and Ctrl-C interrupts it\n",
+                report.run.pid
+            ));
+        }
         // Watching may end before the program does: sbt's exit status is the program's.
         self.wait(None).await?;
         self.view.finish().await?;

@@ -134,7 +134,7 @@ impl Recogniser {
         found.into_iter().map(|(_, unclear)| unclear).collect()
     }
 
-    /// Whether threads have come to barriers, or left them, of which `out` has not heard yet.
+    /// Whether `out` has not heard yet of something that figures show now, such as an arrival.
     pub const fn holds_back(&self) -> bool {
         self.urgent > 0
     }

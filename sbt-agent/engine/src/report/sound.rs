@@ -237,20 +237,19 @@ fn unshared_ready_pct(report: &Report) -> Option<f64> {
     const LEAST_PCT: f64 = 5.0;
     let known = report.efficiency.as_ref()?.cpu_availability;
     let pct = report.ready_pct_of_lives();
-    (known.is_none() && pct >= LEAST_PCT).then_some(pct)
+    pct.filter(|pct| known.is_none() && *pct >= LEAST_PCT)
 }
 
 impl Report {
-    /// The percentage of their lives for which the program's threads were ready without a CPU; 0 if that is not
-    /// known.
-    pub fn ready_pct_of_lives(&self) -> f64 {
+    /// The percentage of their lives for which the program's threads were ready without a CPU, of those of which
+    /// that is known.
+    pub fn ready_pct_of_lives(&self) -> Option<f64> {
         let tasks = self.run.scheduling.iter().flat_map(|it| &it.tasks);
-        let (mut ready_ns, mut lived_ns) = (0_u64, 0_u64);
-        for task in tasks {
-            ready_ns = ready_ns.saturating_add(task.ready_ns.unwrap_or(0));
-            lived_ns = lived_ns.saturating_add(task.looked_ns);
-        }
-        ready_ns as f64 / lived_ns.max(1) as f64 * 100.0
+        let known = tasks.filter_map(|task| Some((task.ready_ns?, task.looked_ns)));
+        let (ready_ns, lived_ns) = known.fold((0_u64, 0_u64), |(ready, lived), (more, longer)| {
+            (ready.saturating_add(more), lived.saturating_add(longer))
+        });
+        (lived_ns > 0).then(|| ready_ns as f64 / lived_ns as f64 * 100.0)
     }
 
     /// Whether sbt joined a program without seeing which arrivals at a barrier belong to one round: neither does

@@ -189,10 +189,15 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
     Ok(found)
 }
 
-/// Whether the program hung for half of the time or more: what it did before is no cause of that.
+/// Whether half of the threads or more hung for half of the time or more.
 fn has_hung_for_most(report: &Report) -> bool {
-    let hung = report.run.hang.as_ref().filter(|hung| hung.is_hang());
-    hung.is_some_and(|hung| hung.lasted_ns.saturating_mul(2) >= report.seen_ns())
+    let Some(hung) = report.run.hang.as_ref().filter(|hung| hung.is_hang()) else {
+        return false;
+    };
+    let in_it = hung.found.arrived.iter().chain(&hung.found.missing);
+    let in_it = in_it.filter(|thread| thread.who.thread.is_some()).count();
+    let living = report.threads.iter().filter(|thread| !thread.ended);
+    2 * in_it >= living.count() && hung.lasted_ns.saturating_mul(2) >= report.run.wall_ns
 }
 
 /// What is known to be amiss in a program without barriers for which no verdict has a cause.

@@ -1,8 +1,8 @@
 //! Verdicts on how work is spread over the threads, where only work made the last thread late.
 
 use super::{
-    culprit::Culprit,
-    kernel,
+    culprit::{Culprit, members},
+    kernel, lack,
     late::{Excess, is_uneven, may_be_lock, of_work, stands_out},
     noise::{is_noise, is_noise_of},
     speed,
@@ -218,7 +218,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     );
     let works = |site| report.worked_in_barrier_ns(site) > 0;
     let is_of_spread = is_of_work(verdict.kind);
-    if is_of_spread && may_be_want_of_cpus(report) {
+    if is_of_spread && may_be_want_of_cpus(report, verdict) {
         return false;
     }
     match verdict.site.and_then(|site| report.site(site)) {
@@ -235,13 +235,15 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     }
 }
 
-/// Whether threads lacked CPUs for a good part of their lives, and nobody knows how much of that lies in their
-/// work.
-fn may_be_want_of_cpus(report: &Report) -> bool {
+/// Whether threads lacked CPUs for a good part of their lives, and nobody knows how much of that lies in the work
+/// that a verdict is about.
+fn may_be_want_of_cpus(report: &Report, verdict: &VerdictReport) -> bool {
     const MUCH_PCT: f64 = 10.0;
     let is_split = |thread: &SiteThreadReport| thread.later.is_some_and(|it| it.ready_ns.is_some());
-    let mut all = report.sites.iter().flat_map(|site| &site.threads);
-    !all.any(is_split) && report.ready_pct_of_lives() >= MUCH_PCT
+    let sites = report.sites.iter();
+    let sites = sites.filter(|site| verdict.site.is_none_or(|id| id == site.id));
+    let is_known = sites.flat_map(|site| &site.threads).any(is_split);
+    !is_known && lack::ready_pct(report).is_some_and(|pct| pct >= MUCH_PCT)
 }
 
 /// Whether what the last thread works more may be what it does in the barrier, as a completion function,
@@ -276,15 +278,15 @@ fn is_disturbed(report: &Report, site: &SiteReport) -> bool {
 /// Whether a thread's work exceeds that of the others as in a serial phase in one of twenty episodes at least. In
 /// fewer of many short phases, other users of the machine may have made the difference between the sums.
 fn works_alone_often(site: &SiteReport, thread: u32) -> bool {
-    let works = |of_it: bool| {
-        let all = site.threads.iter();
-        let some = all.filter(move |one| (one.thread == thread) == of_it);
-        some.filter_map(|one| one.each.work_ns.as_ref())
-    };
+    let members = members(site);
     let percentiles: [fn(&StatReport) -> u64; 2] = [|work| work.p50, |work| work.p95];
     percentiles.iter().any(|percentile| {
-        let own = works(true).map(percentile).max().unwrap_or(0) as f64;
-        let others = works(false).map(percentile).max().unwrap_or(0) as f64;
+        let longest = |of_it: bool| {
+            let some = members.iter().filter(|one| (one.thread == thread) == of_it);
+            let works = some.filter_map(|one| one.each.work_ns.as_ref().map(percentile));
+            works.max().unwrap_or(0) as f64
+        };
+        let (own, others) = (longest(true), longest(false));
         own > 0.0 && own - others >= ALONE * own
     })
 }
@@ -303,10 +305,13 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     }
     // A thread that was merely woken late has no more work than the others; and if two threads
     // work, neither has a lead over the other.
-    let (last_ns, others_ns) = match (late.last.running_ns, late.others.running_ns) {
-        (Some(last), Some(others)) => (last as f64, others as f64),
-        _ => (late.last.work_ns as f64, late.others.work_ns as f64),
-    };
+    let (last_ns, others_ns) = (late.last.work_ns as f64, late.others.work_ns as f64);
+    // Without a CPU nobody works.
+    if let Some((last, others)) = late.last.running_ns.zip(late.others.running_ns)
+        && (last as f64 - others as f64) < ALONE * last as f64
+    {
+        return None;
+    }
     let alone_ns = (last_ns - others_ns).min(late.lead_ns as f64);
     if alone_ns < ALONE * last_ns {
         return None;
@@ -318,6 +323,8 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         least.is_none_or(|least| least * late.episodes as f64 <= NEXT_TO_NOTHING * last_ns)
     };
     let is_usual = match straggler.pattern {
+        // Of several barriers each may have its own.
+        StragglerPattern::Persistent if !site.straggler_by_barrier.is_empty() => true,
         StragglerPattern::Persistent => works_alone_often(site, straggler.thread),
         _ => site.threads.iter().all(idles),
     };

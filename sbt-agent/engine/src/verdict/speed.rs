@@ -43,8 +43,15 @@ pub struct Slower {
 }
 
 impl Slower {
-    fn new(measured: Option<f64>, took_ns: Option<f64>, report: &Report) -> Self {
+    /// `most`: the most that a slower CPU can explain, if that is known.
+    fn new(
+        measured: Option<f64>,
+        took_ns: Option<f64>,
+        most: Option<f64>,
+        report: &Report,
+    ) -> Self {
         let measured = measured.map_or(1.0, |slower| slower.max(1.0));
+        let explains = most.map_or(measured, |most| measured.min(most));
         let shared = match (took_ns, report.fixed_work_shortest_ns) {
             (Some(took_ns), Some(shortest_ns)) => {
                 (took_ns / f64::from(shortest_ns.max(1))).min(MOST_SHARED)
@@ -53,7 +60,7 @@ impl Slower {
         };
         Self {
             measured,
-            at_most: measured * (1.0 + UNLIKE * (shared - OWN_CORE).max(0.0)),
+            at_most: explains * (1.0 + UNLIKE * (shared - OWN_CORE).max(0.0)),
         }
     }
 
@@ -70,35 +77,41 @@ fn took_ns(report: &Report, thread: u32) -> Option<f64> {
     thread.fixed_work_ns.filter(|_| known)
 }
 
-/// The most by which a slower CPU can have made a thread's work longer than that of the others, by what the
-/// shortest works at a site tell: a CPU that is slower at times leaves some of the work as short as it is
-/// elsewhere, and one that is slower all along takes longer for its shortest piece of work, too. `None` if
-/// that is not known.
+/// The most by which a slower CPU can have made a thread's work longer than that of the others, where it works
+/// longer by far: a CPU that is slower at times leaves some of the work as short as it is elsewhere, and one that
+/// is slower all along takes longer for its shortest piece of work, too. `None` if that is not known, or if the
+/// thread does not work longer by far: a CPU may be left alone for the microsecond of one measurement.
 fn bound_by_the_least(report: &Report, site: &SiteReport, thread: u32) -> Option<f64> {
-    let all = members(site);
-    let (mut own, mut others) = (Vec::new(), Vec::new());
-    for member in all {
-        let work = member
-            .each
-            .work_ns
-            .as_ref()
-            .filter(|work| work.count >= MANY)?;
-        let least_fixed = report.thread(member.thread)?.fixed_work_least_ns?;
-        let row = [work.mean as f64, work.min as f64, f64::from(least_fixed)];
-        let rows = if member.thread == thread {
-            &mut own
-        } else {
-            &mut others
+    /// How many times as long as the others a thread works by far.
+    const BY_FAR: f64 = 5.0 / 3.0;
+    struct Row {
+        mean: f64,
+        least: f64,
+        least_fixed: f64,
+    }
+    let (mut own, mut others) = (None, Vec::new());
+    for member in members(site) {
+        let work = member.each.work_ns.as_ref();
+        let work = work.filter(|work| work.count >= MANY && work.min > 0)?;
+        let row = Row {
+            mean: work.mean as f64,
+            least: work.min as f64,
+            least_fixed: report.thread(member.thread)?.fixed_work_least_ns?.into(),
         };
-        rows.push(row);
+        if member.thread == thread {
+            own = Some(row);
+        } else {
+            others.push(row);
+        }
     }
-    let [own] = own.as_slice() else { return None };
-    let mean = |at: usize| others.iter().map(|row| row[at]).sum::<f64>() / others.len() as f64;
-    if others.is_empty() || mean(1) < 1.0 || mean(2) < 1.0 || own[1] < 1.0 {
-        return None;
-    }
-    let [usual, least, fixed] = [0, 1, 2].map(|at| own[at] / mean(at).max(1.0));
-    Some((usual / least).max(1.0) * fixed.max(1.0))
+    let own = own.filter(|_| !others.is_empty())?;
+    let ratio = |of: fn(&Row) -> f64| {
+        let mean = others.iter().map(of).sum::<f64>() / others.len() as f64;
+        of(&own) / mean.max(1.0)
+    };
+    let (longer, least) = (ratio(|row| row.mean), ratio(|row| row.least));
+    let fixed = ratio(|row| row.least_fixed);
+    (longer >= BY_FAR).then(|| (longer / least).max(1.0) * fixed.max(1.0))
 }
 
 /// The CPUs of whichever thread came last at a site.
@@ -110,7 +123,7 @@ pub fn of_the_last(report: &Report, site: &SiteReport, late: &LateReport) -> Slo
         .filter_map(|member| took_ns(report, member.thread))
         .collect();
     let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
-    Slower::new(slower, mean, report)
+    Slower::new(slower, mean, None, report)
 }
 
 /// The CPUs of a thread that meets others at a site.
@@ -126,27 +139,28 @@ pub fn of_thread(report: &Report, site: &SiteReport, thread: u32) -> Slower {
         .zip(others)
         .map(|(own, others)| own * others.len() as f64 / others.iter().sum::<f64>().max(1.0));
     let most = bound_by_the_least(report, site, thread);
-    let slower = slower.map(|slower| most.map_or(slower, |most| slower.min(most)));
-    Slower::new(slower, own, report)
+    Slower::new(slower, own, most, report)
 }
 
 /// Verdict: whoever comes last has a slower CPU, and does not work longer than that explains.
 pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (all, late) = Cost::of(report, site)?;
     let slower = of_the_last(report, site, late);
-    let most = Culprit::of(report, site)
+    let culprit = Culprit::of(report, site);
+    let most = culprit
+        .as_ref()
         .and_then(|culprit| bound_by_the_least(report, site, culprit.thread));
-    let factor = most.map_or(slower.measured, |most| slower.measured.min(most));
+    let explains = most.map_or(slower.measured, |most| slower.measured.min(most));
     let (last, others) = match (late.last.running_ns, late.others.running_ns) {
         (Some(last), Some(others)) => (last, others),
         _ => (late.last.work_ns, late.others.work_ns),
     };
     let (last_ns, others_ns) = (last as f64, others as f64);
-    let cost = all.explained((last_ns - others_ns).min(last_ns - last_ns / factor));
-    if factor < DIFFERS || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
+    let cost = all.explained((last_ns - others_ns).min(last_ns - last_ns / explains));
+    if explains < DIFFERS || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
         return None;
     }
-    let whose = Culprit::of(report, site)
+    let whose = culprit
         .filter(|culprit| of_thread(report, site, culprit.thread).is_told())
         .map(|culprit| culprit.thread);
     let whom = whose.map_or_else(
@@ -162,11 +176,12 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         time(ns / episodes.max(1))
     };
     let text = format!(
-        "slow CPU before {}: {whom} has a slower CPU, on which a fixed piece of work takes {factor:.1} times \
+        "slow CPU before {}: {whom} has a slower CPU, on which a fixed piece of work takes {:.1} times \
          as long as on those of the others ({} on a CPU in each phase, the others {} on average), so that \
          nothing shows more work; {}. Its core may also run something else, of another virtual machine too, \
          or has a lower clock: run it where nothing else runs, or let threads fetch their work in small parts.",
         site.called(),
+        slower.measured,
         each(last),
         each(others),
         cost.words(&all),
@@ -179,7 +194,7 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         evidence: [
             ("share_pct", Figure::Real(cost.share_pct)),
             ("gain_ns", Figure::Whole(cost.saved_ns())),
-            ("cpu_slower", Figure::Real(factor)),
+            ("cpu_slower", Figure::Real(slower.measured)),
             ("episodes", Figure::Whole(late.cpu_slower_episodes)),
         ]
         .into(),

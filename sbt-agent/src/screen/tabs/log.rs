@@ -145,7 +145,8 @@ impl Tab for Log {
                 Some(_) => " A replay does not repeat these lines; the report has the warnings.",
                 None => " Nothing yet. --watch SITE shows the episodes of SITE one by one.",
             };
-            lines.push(Line::raw(text));
+            let texts = wrap(text, columns, view.look);
+            lines.extend(texts.into_iter().map(Line::raw));
         }
         let entries = told.iter();
         lines.extend(entries.flat_map(|line| entry(&line.text, columns, view.look)));

@@ -20,7 +20,7 @@ use crate::{
 use sbt_engine::{
     live::{Doing, Request},
     place::printable,
-    report::{Report, ThreadReport, counters::Counts},
+    report::{HangOutcome, Report, ThreadReport, counters::Counts},
 };
 
 /// The tab of the threads.
@@ -43,6 +43,15 @@ fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
         Some(Doing::Ended) => "has ended".into(),
         Some(Doing::Unknown) | None => UNKNOWN.into(),
     }
+}
+
+/// What a thread that is in no barrier does while the program hangs, by the last look at it.
+fn in_a_hang(report: &Report, thread: u32) -> Option<String> {
+    let hang = report.run.hang.as_ref()?;
+    let found = &hang.found;
+    let mut all = found.missing.iter().chain(&found.others);
+    let seen = all.find(|seen| seen.who.thread == Some(thread))?;
+    (hang.outcome == HangOutcome::Lasts).then(|| printable(&seen.does))
 }
 
 fn idle_pct(thread: &ThreadReport) -> Option<f64> {
@@ -92,9 +101,14 @@ fn grid(view: &View) -> Grid {
         };
         (known.then_some(thread.last as f64), text)
     };
-    let now: Vec<String> = (0..threads.len())
-        .map(|at| doing(snapshot.doing.get(at), snapshot.now_ns))
-        .collect();
+    let now = threads.iter().enumerate().map(|(at, thread)| {
+        let known = snapshot.doing.get(at);
+        let seen = matches!(known, Some(Doing::Working { .. }))
+            .then(|| in_a_hang(&snapshot.report, thread.id))
+            .flatten();
+        seen.unwrap_or_else(|| doing(known, snapshot.now_ns))
+    });
+    let now: Vec<String> = now.collect();
     let names: Vec<String> = threads.iter().map(words::thread_name).collect();
     let mut grid = Grid {
         ids: threads.iter().map(|thread| thread.id).collect(),

@@ -205,8 +205,14 @@ fn lack(report: &Report, site: &SiteReport) -> Option<String> {
     };
     let ready = sum(|thread| thread.ready_ns).zip(sum(|thread| thread.work_ns));
     let (pct, of_what) = match ready {
-        Some((ready, work)) => (ready as f64 / work.max(1) as f64 * 100.0, "their work here"),
-        None => (report.ready_pct_of_lives(), "their lives"),
+        Some((ready, work)) => (
+            ready as f64 / work.max(1) as f64 * 100.0,
+            "the time between barriers here",
+        ),
+        None => (
+            report.ready_pct_of_lives()?,
+            "the time for which the program's threads lived",
+        ),
     };
     (pct >= MUCH_PCT).then(|| {
         format!(

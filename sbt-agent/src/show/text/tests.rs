@@ -397,7 +397,7 @@ fn what_balance_saves_is_told_against_the_wall_time() {
         thread.ready_ns = thread.work_ns.map(|work| work / 4);
     }
     let expected = "  imbalance 67 %: perfect balance would save at most 100 ms of 310 ms wall time (32 %); less where \
-                    threads lack CPUs: they were ready without one for 25 % of their work here\n";
+                    threads lack CPUs: they were ready without one for 25 % of the time between barriers here\n";
     let text_of = text(&report)
         .split_whitespace()
         .collect::<Vec<_>>()

@@ -74,7 +74,7 @@ fn watched_for(out: &mut String, report: &Report, style: Style) {
         );
     }
     text.push_str(", in the program and in every library it mapped");
-    if report.run.backend == "perf" {
+    if ["inject", "perf"].contains(&&*report.run.backend) {
         text.push_str(" (without what a note below names as not watched)");
     }
     text.push(',');

@@ -27,8 +27,8 @@ const TOGETHER: Duration = Duration::from_millis(10);
 fn is_readable(pipe: &File, time: Duration) -> bool {
     let mut polls = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let millis = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
-    // A failed wait is left to the reader to tell.
-    poll(&mut polls, millis) != Ok(0)
+    // After a signal it may not be readable.
+    poll(&mut polls, millis).is_ok_and(|readable| readable > 0)
 }
 
 /// Reads records until the other end is closed. Returns a remark for the user, if there is one.

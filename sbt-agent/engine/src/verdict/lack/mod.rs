@@ -156,6 +156,12 @@ fn wanted_by_looks(report: &Report) -> Option<Wanted> {
     Team::of(report, report.run.scheduling.as_ref()?).wanted
 }
 
+/// The percentage of their time for which the threads that meet were ready without a CPU, by looks from outside;
+/// `None` if that is unknown.
+pub fn ready_pct(report: &Report) -> Option<f64> {
+    wanted_by_looks(report).map(|wanted| wanted.ready_pct)
+}
+
 /// Whether the run lacked CPUs for a cause in the program or in what it was given.
 pub fn is_of_the_run(report: &Report) -> bool {
     of_the_run(report).is_some_and(|verdict| verdict.kind != VerdictKind::OthersTakeCpus)

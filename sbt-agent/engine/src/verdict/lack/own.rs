@@ -10,9 +10,9 @@ const TAKES: f64 = 0.1;
 /// those had nothing to do, as the threads of another library.
 const ALL_ALONG: f64 = 0.8;
 
-/// The fraction of the time for which a thread was on a CPU at least beside those that meet, of which the oldest
-/// lived for `team_ns`: what it does before they begin takes no CPU from them, and it may be on a CPU all that
-/// time. The same of what the first thread does alone.
+/// The fraction of the time for which a thread was on a CPU at least beside those that meet, of which two lived
+/// for `team_ns`. What a thread did before takes no CPU from those that meet, and it may have been on a CPU all
+/// that time; nor does what the first thread does alone.
 fn beside(report: &Report, helper: &Member<'_>, team_ns: u64) -> f64 {
     let is_first = helper.task.tid == helper.task.pid && helper.task.pid == report.run.pid;
     let alone = report.run.first_thread.filter(|_| is_first);
@@ -35,10 +35,12 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
     let members = case.team.members.len();
     let mut helpers: Vec<&Member<'_>> = case.team.helpers.iter().collect();
     let lived = case.team.members.iter().map(|member| member.task.looked_ns);
-    let (least_ns, most_ns) = (lived.clone().min()? as f64, lived.max()?);
+    let mut lived: Vec<u64> = lived.collect();
+    lived.sort_unstable_by(|a, b| b.cmp(a));
+    let (least_ns, of_two_ns) = (*lived.last()? as f64, *lived.get(1)?);
     helpers.retain(|helper| {
         helper.task.looked_ns as f64 >= ALL_ALONG * least_ns
-            && beside(case.report, helper, most_ns) >= TAKES
+            && beside(case.report, helper, of_two_ns) >= TAKES
             && !helper.allowed.is_disjoint(&cpus)
     });
     helpers.sort_by(|a, b| b.ran().total_cmp(&a.ran()));
