@@ -142,11 +142,11 @@ impl Tab for Log {
         lines.push(Line::styled(heading, view.look.bold()));
         if told.is_empty() {
             let text = match view.snapshot.replay {
-                Some(_) => " A replay does not repeat these lines; the report has the warnings.",
-                None => " Nothing yet. --watch SITE shows the episodes of SITE one by one.",
+                Some(_) => "A replay does not repeat these lines; the report has the warnings.",
+                None => "Nothing yet. --watch SITE shows the episodes of SITE one by one.",
             };
-            let texts = wrap(text, columns, view.look);
-            lines.extend(texts.into_iter().map(Line::raw));
+            let texts = wrap(text, columns.saturating_sub(1), view.look);
+            lines.extend(texts.into_iter().map(|text| Line::raw(format!(" {text}"))));
         }
         let entries = told.iter();
         lines.extend(entries.flat_map(|line| entry(&line.text, columns, view.look)));
