@@ -287,43 +287,6 @@ fn an_even_program_has_no_problem() {
 }
 
 #[test]
-fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
-    let mut program = Program::new(4);
-    program.rounds(20, |_| but(4, 2, runs(9), [300 * US, 0, 0]));
-    let verdict = program.only(VerdictKind::SerialPhase);
-    assert_eq!((verdict.site, verdict.thread), (Some(1), Some(2)));
-    says(
-        &verdict,
-        &["one of 4 threads works (T2 w) for 96 % of the phase while all others wait;"],
-    );
-    // The phase is serial too if threads take turns.
-    let mut program = Program::new(4);
-    program.rounds(20, |round| but(4, round % 4, runs(9), [300 * US, 0, 0]));
-    let verdict = program.only(VerdictKind::SerialPhase);
-    assert_eq!(verdict.thread, None);
-    says(&verdict, &["(now one, now another)"]);
-    // A thread that was slow in a few of many short phases works alone in none.
-    let few = |every: usize| {
-        let mut program = Program::new(4);
-        program.rounds(200, |round| {
-            let ms = if round % every == 0 { 90 } else { 0 };
-            but(4, 2, [10 * US + ms * 1_000 * US, 0, 0], [9 * US, 0, 0])
-        });
-        program.kinds()
-    };
-    assert_eq!(few(10), [VerdictKind::SerialPhase]);
-    assert!(!few(50).contains(&VerdictKind::SerialPhase));
-    // What a thread lacks of CPUs is no work.
-    let mut program = Program::new(4);
-    program.rounds(20, |_| but(4, 2, [9 * MS, 9 * MS, 0], runs(3)));
-    assert!(!program.kinds().contains(&VerdictKind::SerialPhase));
-    // A thread with twice the work of the others does not work alone for most of the phase.
-    let mut program = Program::new(4);
-    program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
-    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
-}
-
-#[test]
 fn the_same_thread_late_again_and_again_is_a_static_imbalance() {
     let mut program = Program::new(4);
     program.rounds(20, |_| vec![runs(2), runs(3), runs(4), runs(8)]);
@@ -584,18 +547,4 @@ fn one_site_used_with_several_barriers_blames_no_single_thread() {
         &verdict,
         &["at each of its barriers the same thread comes last"],
     );
-}
-
-#[test]
-fn of_a_program_that_hung_for_most_of_the_time_nothing_else_is_told() {
-    let mut program = Program::new(3);
-    program.rounds(40, |_| but(3, 1, runs(8), runs(4)));
-    let mut judged = |lasted_ns: u64| {
-        let mut report = program.report();
-        let hung = crate::samples::hung().report.run.hang;
-        report.run.hang = hung.map(|hung| StandstillReport { lasted_ns, ..hung });
-        judge(&report).map(|verdicts| verdicts[0].kind)
-    };
-    assert_eq!(judged(MS), Ok(VerdictKind::PersistentStraggler));
-    assert_eq!(judged(1_000 * MS), Err(HUNG.into()));
 }

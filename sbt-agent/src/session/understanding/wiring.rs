@@ -423,4 +423,30 @@ mod tests {
         let sites: Vec<_> = sites.map(|site| site.places.to_vec()).collect();
         assert_eq!(sites, [[PlaceId(0)], [PlaceId(1)]]);
     }
+
+    #[test]
+    fn a_futex_of_a_library_is_ignored_once_it_is_used_again_and_again() {
+        let mut resolver = Resolver::new(1, None, Arc::default());
+        let mut model = Model::new(0, true);
+        let mut recognition = Recognition::new(false);
+        let waits = CallersId(1);
+        recognition.of_libraries.insert(waits);
+        let mut silenced = |key: u64, time_ns: u64| {
+            let event = Event::Wait {
+                tid: 9,
+                clocks: Clocks::at(time_ns),
+                key,
+                of: Evidence::Futex,
+                callers: waits,
+            };
+            recognition.push(&event, &mut resolver, &mut model);
+            recognition.take_silenced()
+        };
+        for time_ns in 1..u64::from(IGNORED_HERE) {
+            assert_eq!(silenced(0x9000, time_ns), []);
+            assert_eq!(silenced(0x9000 + 8 * time_ns, time_ns), [], "used once");
+        }
+        assert_eq!(silenced(0x9000, 7), [(0x9000, 7 + OF_LIBRARY_NS)]);
+        assert_eq!(silenced(0x9000, 8), [], "told already");
+    }
 }

@@ -95,12 +95,12 @@ fn what_is_no_barrier_is_silenced_and_looked_at_again() {
     for _ in 0..10 {
         world.wake(1, CV, None);
     }
-    for event in &world.events[..5] {
+    for event in &world.events[..8] {
         recogniser.push(event, &mut NoCode, &mut |_| {});
     }
     let silenced = recogniser.take_silenced();
     assert_eq!(silenced, [], "it may never be used again");
-    for event in &world.events[5..] {
+    for event in &world.events[8..] {
         recogniser.push(event, &mut NoCode, &mut |_| {});
     }
     let silenced = recogniser.take_silenced();

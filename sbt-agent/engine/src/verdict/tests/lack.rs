@@ -244,6 +244,19 @@ fn a_busy_helper_on_the_same_cpu_is_named() {
         !kinds.contains(&VerdictKind::OwnThreadsTakeCpus),
         "{kinds:?}"
     );
+    // The helper ran before the others began, as far as is known.
+    let scheduling = |running_before: u64| {
+        let mut old = task(100, "0-1", [running_before, 0]);
+        old.looked_ns *= 2;
+        let meet = |tid| task(tid, "0-1", [60, 30]);
+        of(vec![meet(1), meet(2), old])
+    };
+    let kinds = starving(scheduling(100)).kinds();
+    assert!(
+        !kinds.contains(&VerdictKind::OwnThreadsTakeCpus),
+        "{kinds:?}"
+    );
+    starving(scheduling(180)).only(VerdictKind::OwnThreadsTakeCpus);
     // The helper sleeps.
     let scheduling = of(vec![
         task(1, "0-1", [60, 30]),

@@ -208,3 +208,40 @@ fn of_threads_that_are_made_for_each_frame_the_last_one_works_alone() {
     assert_eq!(told(0, 6), [], "they end together");
     assert_eq!(told(3, 3), [], "one is made after the other");
 }
+
+#[test]
+fn one_thread_that_works_while_others_wait_is_a_serial_phase() {
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, runs(9), [300 * US, 0, 0]));
+    let verdict = program.only(VerdictKind::SerialPhase);
+    assert_eq!((verdict.site, verdict.thread), (Some(1), Some(2)));
+    says(
+        &verdict,
+        &["one of 4 threads works (T2 w) for 96 % of the phase while all others wait;"],
+    );
+    // The phase is serial too if threads take turns.
+    let mut program = Program::new(4);
+    program.rounds(20, |round| but(4, round % 4, runs(9), [300 * US, 0, 0]));
+    let verdict = program.only(VerdictKind::SerialPhase);
+    assert_eq!(verdict.thread, None);
+    says(&verdict, &["(now one, now another)"]);
+    // A thread that was slow in a few of many short phases works alone in none.
+    let few = |every: usize| {
+        let mut program = Program::new(4);
+        program.rounds(200, |round| {
+            let ms = if round % every == 0 { 90 } else { 0 };
+            but(4, 2, [10 * US + ms * 1_000 * US, 0, 0], [9 * US, 0, 0])
+        });
+        program.kinds()
+    };
+    assert_eq!(few(10), [VerdictKind::SerialPhase]);
+    assert!(!few(50).contains(&VerdictKind::SerialPhase));
+    // Time without a CPU is no work.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, [9 * MS, 9 * MS, 0], runs(3)));
+    assert!(!program.kinds().contains(&VerdictKind::SerialPhase));
+    // A thread with twice the work of the others does not work alone for most of the phase.
+    let mut program = Program::new(4);
+    program.rounds(20, |_| but(4, 2, runs(9), runs(4)));
+    assert_eq!(program.kinds(), [VerdictKind::PersistentStraggler]);
+}

@@ -301,3 +301,23 @@ fn what_a_hypervisor_took_is_no_sleep() {
     let because = with(100, &last).none();
     assert!(because.contains("waiting at barriers"), "{because}");
 }
+
+#[test]
+fn of_a_program_that_hung_for_most_of_the_time_nothing_else_is_told() {
+    let mut program = Program::new(3);
+    program.rounds(40, |_| but(3, 1, runs(8), runs(4)));
+    let mut judged = |lasted_ns: u64, in_it: usize| {
+        let mut report = program.report();
+        let hung = crate::samples::hung().report.run.hang;
+        report.run.hang = hung.map(|mut hung| {
+            hung.found.arrived.truncate(in_it);
+            hung.found.missing.clear();
+            StandstillReport { lasted_ns, ..hung }
+        });
+        judge(&report).map(|verdicts| verdicts[0].kind)
+    };
+    let told = Ok(VerdictKind::PersistentStraggler);
+    assert_eq!(judged(1_000 * MS, 2), Err(HUNG.into()));
+    assert_eq!(judged(MS, 2), told, "for a moment");
+    assert_eq!(judged(1_000 * MS, 1), told, "the others go on");
+}
