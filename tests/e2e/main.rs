@@ -20,6 +20,7 @@ mod turns;
 mod accuracy;
 mod asleep;
 mod attach;
+mod beside;
 mod budget;
 mod builds;
 mod chains;

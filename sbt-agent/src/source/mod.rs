@@ -15,6 +15,7 @@ pub mod abilities;
 pub mod ebpf;
 mod files;
 pub mod inject;
+mod jumps;
 mod load;
 pub mod measurement;
 mod outside;

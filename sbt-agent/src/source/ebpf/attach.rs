@@ -29,6 +29,9 @@ impl Ebpf {
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
+        if !new.is_empty() {
+            self.look_for_jumps();
+        }
         for file in &new {
             self.learn_ways(file)?;
             if self.paused {
@@ -119,6 +122,8 @@ impl Ebpf {
         points: &[ProbePoint],
         returns: bool,
     ) -> anyhow::Result<Vec<OwnedFd>> {
+        let is_free = |point: &&ProbePoint| !self.jumps.contains(&(file.id, point.offset));
+        let points: Vec<_> = points.iter().filter(is_free).copied().collect();
         if points.is_empty() {
             return Ok(Vec::new());
         }
@@ -140,7 +145,7 @@ impl Ebpf {
         let pid = (!for_all).then_some(self.pid);
         let path = CString::new(file.open_path().into_os_string().into_encoded_bytes())
             .context("a path with a NUL in it")?;
-        put(self.loaded.uprobes, loaded, &path, points, returns, pid)
+        put(self.loaded.uprobes, loaded, &path, &points, returns, pid)
     }
 
     /// Puts on a second set of probes, which counts from now on instead of the first. If some
@@ -148,6 +153,7 @@ impl Ebpf {
     /// returned.
     pub(super) fn attach_again(&mut self) -> anyhow::Result<()> {
         self.generation = self.generation.wrapping_add(1);
+        self.look_for_jumps();
         let mut result = Ok(());
         for file in self.files.watched.clone() {
             let attached = self.attach_file(&file);

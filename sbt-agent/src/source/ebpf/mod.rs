@@ -1,7 +1,7 @@
 //! The eBPF backend: uprobes in the target, read through ring buffers.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, PipeWriter},
     os::fd::OwnedFd,
     sync::{
@@ -57,7 +57,7 @@ use sbt_engine::{
     counters::{Counter, Plan},
     event::space,
 };
-use sbt_program::{clock, process};
+use sbt_program::{clock, files::FileId, process};
 use sleeps::{Sample, Samples, Sleeps};
 
 use super::{Files, Measurement, Sink, Totals, abilities::Scope};
@@ -93,6 +93,8 @@ pub struct Ebpf {
     loaded: Loaded,
     pid: u32,
     files: Files,
+    /// Places, as offsets in files, where another sbt has a jump: no probe is put there.
+    jumps: HashSet<(FileId, u64)>,
     scope: Scope,
     generation: u16,
     /// The ways to find a team of LLVM's OpenMP, in the order of their map.
@@ -216,6 +218,7 @@ impl Ebpf {
             files: Files::default(),
             scope: Scope::Target,
             generation: 0,
+            jumps: HashSet::new(),
             kmp: Vec::new(),
             tracepoints: Vec::new(),
             entries: Vec::new(),

@@ -11,19 +11,22 @@ use std::{
 };
 
 use memmap2::{MmapOptions, MmapRaw};
-use procfs::process::Process;
 use rustix::fs::SealFlags;
 
 use super::{remote::Caller, ring::Words, site::Site};
 use crate::{
     kernel::counting,
-    source::ptrace::{gap, inject, stop::Stop},
+    source::{
+        jumps::{TAG, jump_at, tag},
+        ptrace::{gap, inject, stop::Stop},
+    },
 };
 use sbt_program::{
     access::rights::Writing,
     arch::{
+        BREAKPOINT,
         displaced::{LONGEST, decode},
-        trampoline::{JUMP, LOOKS, ROOM, Rings, Trampoline, jump, target},
+        trampoline::{LONGEST_ENTRY, LOOKS, ROOM, Rings, Trampoline, entry},
     },
     process, trace,
 };
@@ -33,13 +36,6 @@ const PAGE: u64 = 4096;
 
 /// Bytes for the code of one place, with the words before it that tell whose it is.
 const SLOT: u64 = TAG + ROOM as u64;
-
-/// Length of those words: [`MAGIC`], address of the control word, process of sbt, and when that began.
-const TAG: u64 = 8 * WORDS as u64;
-const WORDS: usize = 4;
-
-/// Begins each place: code that some sbt has put there.
-const MAGIC: u64 = u64::from_le_bytes(*b"sbtnotes");
 
 /// Bytes of an area of code. The page with the control word follows.
 const AREA: u64 = 16 * PAGE;
@@ -86,8 +82,47 @@ impl Area {
 struct Armed {
     at: u64,
     /// The program's own bytes.
-    original: [u8; JUMP],
-    jump: [u8; JUMP],
+    original: Vec<u8>,
+    /// As many bytes.
+    jump: Vec<u8>,
+    /// Whether a probe or a breakpoint stood there at the last look.
+    covered: bool,
+}
+
+impl Armed {
+    /// What the bytes there are.
+    fn told_by(&self, there: &[u8]) -> Standing {
+        if there == self.jump {
+            return Standing::Jump;
+        }
+        match there.split_first() {
+            Some((_, rest)) if rest != &self.jump[1..] => Standing::Other,
+            Some((&BREAKPOINT, _)) => Standing::Covered,
+            Some((first, _)) if *first == self.original[0] => Standing::Halved,
+            _ => Standing::Other,
+        }
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Jump,
+    /// A probe or a breakpoint on the jump: nothing is noted as long as it is there.
+    Covered,
+    /// The first byte of the program's instruction, as a probe puts it back when it goes, and the rest of
+    /// the jump. Only where the two have different first bytes.
+    Halved,
+    Other,
+}
+
+/// What other tools have done to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// A probe or a breakpoint stands on the jump, and hides what comes there as long as it does.
+    Covered,
+    /// The program's own instruction is there, and nothing is noted any more.
+    Lost,
 }
 
 /// The memory of one process, as far as sbt has changed it.
@@ -241,12 +276,51 @@ impl Space {
 
     /// Whether a jump stands at an address. A library may have been unmapped, and mapped there again.
     pub fn has(&self, at: u64) -> bool {
-        let mut there = [0; JUMP];
-        self.armed.iter().any(|armed| {
-            armed.at == at
-                && self.memory.read_exact_at(&mut there, at).is_ok()
-                && there == armed.jump
-        })
+        let mut here = self.armed.iter().filter(|armed| armed.at == at);
+        here.any(|armed| matches!(self.stands(armed), Some(Standing::Jump | Standing::Covered)))
+    }
+
+    /// What stands at a place; `None` if it is unmapped, or the process gone.
+    fn stands(&self, armed: &Armed) -> Option<Standing> {
+        let mut there = vec![0; armed.jump.len()];
+        let read = self.memory.read_exact_at(&mut there, armed.at);
+        read.is_ok().then(|| armed.told_by(&there))
+    }
+
+    /// Writes the program's own bytes behind the first one of a place where a probe stands or stood. No
+    /// thread executes them meanwhile: the probe leads elsewhere.
+    fn write_behind_probe(&self, armed: &Armed) -> io::Result<()> {
+        trace::write(&self.memory, &armed.original[1..], armed.at + 1)
+    }
+
+    /// Looks at all places, and returns what other tools have done there since the last look. A probe that
+    /// goes puts the first byte of the program's instruction back. If that is not the jump's, the
+    /// program's other bytes must be there by then: they are written as soon as the probe is seen.
+    pub fn look_for_probes(&mut self) -> Vec<(u64, Fate)> {
+        let mut fates = Vec::new();
+        let mut all = std::mem::take(&mut self.armed);
+        all.retain_mut(|armed| {
+            let keeps_first = armed.jump[0] == armed.original[0];
+            match self.stands(armed) {
+                Some(Standing::Covered) if keeps_first => {
+                    if !std::mem::replace(&mut armed.covered, true) {
+                        fates.push((armed.at, Fate::Covered));
+                    }
+                    true
+                }
+                Some(Standing::Covered | Standing::Halved) => {
+                    let written = self.write_behind_probe(armed);
+                    fates.push((armed.at, Fate::Lost));
+                    written.is_err()
+                }
+                _ => {
+                    armed.covered = false;
+                    true
+                }
+            }
+        });
+        self.armed = all;
+        fates
     }
 
     /// Whether the memory is still that of the process: it is gone if the process has executed another
@@ -270,12 +344,13 @@ impl Space {
         site: &Site,
         place: u32,
     ) -> Result<(), Why> {
-        if at % PAGE + JUMP as u64 > PAGE {
+        if at % PAGE + LONGEST_ENTRY as u64 > PAGE {
             return Err("the instruction lies on two pages".into());
         }
         let inside = |stop: &Stop| {
             let registers = stop.registers();
-            registers.is_ok_and(|registers| (at + 1..at + JUMP as u64).contains(&registers.at()))
+            let changed = at + 1..at + LONGEST_ENTRY as u64;
+            registers.is_ok_and(|registers| changed.contains(&registers.at()))
         };
         if stops.iter().any(inside) {
             return Err("a thread stands amid the instruction".into());
@@ -305,16 +380,9 @@ impl Space {
             rings,
         };
         let code = code.code(slot + TAG);
-        let jump = jump(at, slot + TAG);
+        let jump = entry(&site.code, at, slot + TAG);
         let (code, jump) = code.zip(jump).ok_or(FAR)?;
-        let this = std::process::id();
-        let tag = [
-            MAGIC,
-            area.control(),
-            u64::from(this),
-            started(this).unwrap_or(0),
-        ];
-        let mut bytes: Vec<u8> = tag.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = tag(area.control());
         bytes.extend(code);
         let failed = |error: io::Error| format!("its memory cannot be written ({error})");
         trace::write(&self.memory, &bytes, slot).map_err(failed)?;
@@ -326,40 +394,37 @@ impl Space {
             return Err("its memory does not keep what is written".into());
         }
         area.taken += SLOT;
-        let mut original = [0; JUMP];
-        original.copy_from_slice(&site.code[..JUMP]);
+        let original = site.code[..jump.len()].to_vec();
         // One write within a page: no moment has a part of it.
         trace::write(&self.memory, &jump, at).map_err(failed)?;
         // One of a mapping that is gone.
         self.armed.retain(|armed| armed.at != at);
-        self.armed.push(Armed { at, original, jump });
+        self.armed.push(Armed {
+            at,
+            original,
+            jump,
+            covered: false,
+        });
         Ok(())
     }
 
     /// Accepts other bytes than those of the file if they are the jump of an sbt that is gone.
     fn takes_over(&self, at: u64, there: &[u8], original: &[u8]) -> Result<(), Why> {
-        let foreign = || {
+        let read = |at, bytes: &mut [u8]| self.memory.read_exact_at(bytes, at).is_ok();
+        let found = jump_at(at, read).filter(|_| {
+            // All bytes behind the jump are the program's.
+            let behind = LONGEST_ENTRY.min(original.len());
+            there[behind..original.len()] == original[behind..]
+        });
+        let found = found.ok_or(
             "other bytes than those of its file stand there, as a breakpoint of a debugger or a \
-             kernel probe"
-                .to_owned()
-        };
-        let to = target(there, at).ok_or_else(foreign)?;
-        let mut tag = [0; WORDS * 8];
-        let tag_at = to.checked_sub(TAG).ok_or_else(foreign)?;
-        self.memory
-            .read_exact_at(&mut tag, tag_at)
-            .map_err(|_| foreign())?;
-        let (words, _) = tag.as_chunks::<8>();
-        let [magic, control, owner, since] = [0, 1, 2, 3].map(|at| u64::from_le_bytes(words[at]));
-        if magic != MAGIC || there[JUMP..original.len()] != original[JUMP..] {
-            return Err(foreign());
-        }
-        let owner = u32::try_from(owner).unwrap_or(0);
-        if owner != std::process::id() && started(owner) == Some(since) {
-            return Err(format!("another sbt, process {owner}, watches it"));
+             kernel probe",
+        )?;
+        if found.owner != std::process::id() && found.lives {
+            return Err(format!("another sbt, process {}, watches it", found.owner));
         }
         // The code of the sbt that is gone must not write any more.
-        let off = trace::write(&self.memory, &[0; 8], control);
+        let off = trace::write(&self.memory, &[0; 8], found.control);
         off.map_err(|error| error.to_string())
     }
 
@@ -371,7 +436,8 @@ impl Space {
         }
         let ways = inject::ways(self.process, &self.memory, at, |at, length| {
             let end = at + length as u64;
-            let is_inside = |armed: &Armed| armed.at < end && at < armed.at + JUMP as u64;
+            let is_inside =
+                |armed: &Armed| armed.at < end && at < armed.at + armed.jump.len() as u64;
             !self.armed.iter().any(is_inside)
         });
         let mut caller = Caller::choose(stops, &self.memory, ways)?;
@@ -399,14 +465,14 @@ impl Space {
     /// something else stood.
     pub fn restore(&mut self) -> Vec<u64> {
         let mut others = Vec::new();
-        for armed in self.armed.drain(..) {
-            let mut there = [0; JUMP];
-            if self.memory.read_exact_at(&mut there, armed.at).is_err() {
-                // Unmapped, or the process is gone.
-                continue;
-            }
-            let is_ours = there == armed.jump;
-            if !is_ours || trace::write(&self.memory, &armed.original, armed.at).is_err() {
+        for armed in std::mem::take(&mut self.armed) {
+            let written = match self.stands(&armed) {
+                Some(Standing::Jump) => trace::write(&self.memory, &armed.original, armed.at),
+                Some(Standing::Covered | Standing::Halved) => self.write_behind_probe(&armed),
+                Some(Standing::Other) => Err(io::ErrorKind::Other.into()),
+                None => continue,
+            };
+            if written.is_err() {
                 others.push(armed.at);
             }
         }
@@ -495,10 +561,34 @@ fn memory_of(process: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// When a process began, in ticks since the system did; `None` if there is no such process.
-fn started(process: u32) -> Option<u64> {
-    let id = i32::try_from(process).ok()?;
-    Some(Process::new(id).ok()?.stat().ok()?.starttime)
-}
-
 const _: () = assert!(LOOKS > 0 && TAG.is_multiple_of(8) && SLOT.is_multiple_of(8));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_at_a_place_is_told_by_its_bytes() {
+        let armed = |original: &[u8], jump: &[u8]| Armed {
+            at: 0,
+            original: original.to_vec(),
+            jump: jump.to_vec(),
+            covered: false,
+        };
+        let lost = armed(&[0xb8, 1, 2, 3, 4], &[0xe9, 9, 8, 7, 6]);
+        for (there, expected) in [
+            ([0xe9, 9, 8, 7, 6], Standing::Jump),
+            ([0xcc, 9, 8, 7, 6], Standing::Covered),
+            ([0xb8, 9, 8, 7, 6], Standing::Halved),
+            ([0x90, 9, 8, 7, 6], Standing::Other),
+            // The program's own, or a probe on it.
+            ([0xb8, 1, 2, 3, 4], Standing::Other),
+            ([0xcc, 1, 2, 3, 4], Standing::Other),
+        ] {
+            assert_eq!(lost.told_by(&there), expected, "{there:x?}");
+        }
+        let kept = armed(&[0xe8, 1, 2, 3, 4], &[0xe8, 9, 8, 7, 6]);
+        assert_eq!(kept.told_by(&[0xe8, 9, 8, 7, 6]), Standing::Jump);
+        assert_eq!(kept.told_by(&[0xcc, 9, 8, 7, 6]), Standing::Covered);
+    }
+}

@@ -16,7 +16,7 @@ use super::{
     remote::{SLEEP, at_end_of_call, let_all_go, stop_all},
     ring::{Noted, Reader},
     site::{Site, Sites, sites},
-    space::{Own, Space, Why},
+    space::{Fate, Own, Space, Why},
 };
 use crate::source::{
     BATCH, Baselines, Files,
@@ -56,6 +56,9 @@ const MOST_LOOKS: usize = 256;
 const TRIES: u32 = 3;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
+/// How often sbt looks whether other tools have put probes on its jumps.
+const LOOKS_FOR_PROBES: Duration = Duration::from_millis(20);
+
 /// What all messages of this backend end with.
 pub const NEXT: &str = "--backend ptrace watches in another way";
 
@@ -63,6 +66,8 @@ pub const NEXT: &str = "--backend ptrace watches in another way";
 #[derive(Debug)]
 struct Place {
     at: u64,
+    /// The function, safe to print.
+    name: String,
     capture: Capture,
     program: (Program, u64),
 }
@@ -141,6 +146,8 @@ pub struct Watch {
     marks: BTreeSet<u8>,
     /// Whether the target has executed a program that is not followed yet.
     executed: bool,
+    /// When sbt last looked for probes of other tools.
+    looked: Instant,
 }
 
 impl Watch {
@@ -179,6 +186,7 @@ impl Watch {
             notes: Vec::new(),
             marks: BTreeSet::new(),
             executed: false,
+            looked: Instant::now(),
         };
         for thread in process::thread_ids(target) {
             this.enlist(thread, (0, Run::UNKNOWN), told(target, thread));
@@ -355,15 +363,16 @@ impl Watch {
                 return stops;
             };
             let place = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+            let name = sbt_engine::place::printable(&site.symbol);
             match inside.space.arm(&mut stops, at, &site, place) {
                 Ok(()) => self.places.push(Place {
                     at,
+                    name,
                     capture: site.capture,
                     program: site.program,
                 }),
                 Err(why) => {
                     self.failed.insert(at);
-                    let name = sbt_engine::place::printable(&site.symbol);
                     self.note(&format!("{name} is not watched: {why}; {NEXT}"));
                     self.refused.get_or_insert(format!("{name}: {why}"));
                 }
@@ -377,6 +386,35 @@ impl Watch {
             inside.space.switch(on);
         }
         stops
+    }
+
+    /// Looks whether other tools have put probes on sbt's jumps, and tells what is not seen there.
+    fn look_for_probes(&mut self) {
+        let Some(inside) = &mut self.inside else {
+            return;
+        };
+        if self.looked.elapsed() < LOOKS_FOR_PROBES {
+            return;
+        }
+        self.looked = Instant::now();
+        for (at, fate) in inside.space.look_for_probes() {
+            // How many arrivals are not seen is not known.
+            self.lost = self.lost.saturating_add(1);
+            let until = match fate {
+                Fate::Covered => "until it goes",
+                Fate::Lost => {
+                    self.failed.insert(at);
+                    "from then on"
+                }
+            };
+            let place = self.places.iter().rfind(|place| place.at == at);
+            let name = place.map_or("a function", |place| &place.name);
+            let note = format!(
+                "another tool has put a kernel probe or a breakpoint on the instruction of {name} at \
+                 which sbt watches: sbt does not see who comes there {until}; {NEXT}"
+            );
+            self.note(&note);
+        }
     }
 
     /// Reads what is left in the rings of a memory that is gone, and forgets the memory.
@@ -444,6 +482,7 @@ impl Polling for Watch {
     }
 
     fn look(&mut self, last: bool) -> Look {
+        self.look_for_probes();
         let taken = self.pass(last);
         let executed = std::mem::take(&mut self.executed);
         // The new program is about to be followed.

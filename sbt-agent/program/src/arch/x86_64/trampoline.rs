@@ -4,6 +4,10 @@
 //! A jump of five bytes replaces the instruction, so that only instructions of at least five bytes
 //! qualify: no thread can then stand, and nothing can jump, amid the bytes that change.
 //!
+//! Where possible the first byte stays as it is ([`entry`]). A kernel probe or a debugger's breakpoint
+//! that comes later replaces that byte, and when it goes, it puts the *program's* byte back: with
+//! another first byte, what remains would be neither the jump nor the instruction.
+//!
 //! The code changes nothing that the program could see but the ring. It keeps all registers and
 //! flags, leaves the 128 bytes below the stack pointer alone, and calls nothing. It reads only memory
 //! of the thread itself, and what the displaced function is about to read anyway.
@@ -24,10 +28,17 @@ use iced_x86::{
     InstructionBlock, MemoryOperand, OpKind, Register,
 };
 
-use super::{instruction::Instruction, registers::register_of};
+use super::{displaced::decode, instruction::Instruction, registers::register_of};
 
-/// Length of the jump that replaces an instruction, bytes.
+/// Length of a jump, and of the shortest instruction that it can replace, bytes.
 pub const JUMP: usize = 5;
+
+/// The greatest length of what replaces an instruction, bytes.
+pub const LONGEST_ENTRY: usize = JUMP + 1;
+
+/// `jmp rel32` and `call rel32`.
+const JMP: u8 = 0xe9;
+const CALL: u8 = 0xe8;
 
 /// Bytes for the code of one place, at most.
 pub const ROOM: usize = 1024;
@@ -60,8 +71,8 @@ pub mod at {
     pub const MEMORY: usize = 48;
 }
 
-/// Bytes by which the stack pointer has moved down when the record is written: the 128 bytes below it
-/// that belong to the program, and five saved words.
+/// Bytes by which the code has moved the stack pointer down when the record is written: the 128 bytes
+/// below it that belong to the program, and five saved words.
 const MOVED: i64 = RED_ZONE + 5 * 8;
 
 /// Bytes below the stack pointer that belong to the code (System V ABI).
@@ -157,22 +168,48 @@ pub fn is_replaceable(instruction: &Instruction) -> bool {
     can_be_replaced(&instruction.0)
 }
 
-/// The jump at `from` to `to`. `None` if that is too far.
-pub fn jump(from: u64, to: u64) -> Option<[u8; JUMP]> {
-    let distance = to
-        .wrapping_sub(from.wrapping_add(JUMP as u64))
-        .cast_signed();
-    let [a, b, c, d] = i32::try_from(distance).ok()?.to_le_bytes();
-    Some([0xe9, a, b, c, d])
+/// The bytes that lead a thread from an instruction at `from` to the code at `to` that displaces it: a
+/// jump, as a rule with the instruction's own first byte. `code` begins with the instruction. `None` if it
+/// cannot be replaced, or if the code is too far away.
+pub fn entry(code: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
+    let displaced = decode(code, from).filter(is_replaceable)?;
+    let first = *code.first()?;
+    let (prefix, opcode): (&[u8], u8) = if is_entered_by_call(&displaced.0) {
+        (&[], CALL)
+    } else if is_without_effect(first) && displaced.length() > JUMP {
+        (&code[..1], JMP)
+    } else {
+        (&[], JMP)
+    };
+    let next = from.wrapping_add((prefix.len() + JUMP) as u64);
+    let distance = i32::try_from(to.wrapping_sub(next).cast_signed()).ok()?;
+    Some([prefix, &[opcode], &distance.to_le_bytes()].concat())
 }
 
-/// The target of such a jump at `from`; `None` if the bytes are another instruction.
+/// Where such bytes at `from` lead to; `None` if they are another instruction. Calls of the program look
+/// alike.
 pub fn target(bytes: &[u8], from: u64) -> Option<u64> {
-    let [0xe9, distance @ ..] = *bytes.first_chunk::<JUMP>()? else {
+    let prefix = usize::from(is_without_effect(*bytes.first()?));
+    let [JMP | CALL, distance @ ..] = *bytes.get(prefix..)?.first_chunk::<JUMP>()? else {
         return None;
     };
-    let distance = i64::from(i32::from_le_bytes(distance));
-    Some(from.wrapping_add(JUMP as u64).wrapping_add_signed(distance))
+    let next = from.wrapping_add((prefix + JUMP) as u64);
+    Some(next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance))))
+}
+
+/// Whether a byte may stand before a jump without changing it: a REX prefix, or one that chooses a
+/// segment (Intel SDM, volume 2, 2.1.1 and 2.2.1).
+const fn is_without_effect(prefix: u8) -> bool {
+    matches!(
+        prefix,
+        0x40..=0x4f | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65
+    )
+}
+
+/// Whether a call leads to the code that displaces this instruction, since it is such a call itself. The
+/// return address on the stack is then the one that the instruction would have put there.
+fn is_entered_by_call(displaced: &Raw) -> bool {
+    displaced.flow_control() == FlowControl::Call && displaced.len() == JUMP
 }
 
 /// The processor's time stamp now.
@@ -219,6 +256,16 @@ impl Trampoline<'_> {
         self.go_on(&mut code)?;
         self.find_ring(&mut code)?;
         Ok(code.instructions)
+    }
+
+    /// Bytes by which the stack pointer has moved down when the record is written.
+    fn moved(&self) -> i64 {
+        let call = if is_entered_by_call(&self.displaced.0) {
+            8
+        } else {
+            0
+        };
+        MOVED + call
     }
 
     /// Saves what is used, and looks for the thread's ring, which is in rsi then.
@@ -293,14 +340,14 @@ impl Trampoline<'_> {
             put(at::THREAD),
             Register::EAX,
         ))?;
-        let stack = word(Register::RSP, MOVED);
+        let stack = word(Register::RSP, self.moved());
         code.add(Raw::with2(Code::Lea_r64_m, Register::RAX, stack))?;
         code.add(Raw::with2(
             Code::Mov_rm64_r64,
             put(at::STACK),
             Register::RAX,
         ))?;
-        let above = MOVED + i64::from(self.capture.stack_moved);
+        let above = self.moved() + i64::from(self.capture.stack_moved);
         let returns = word(Register::RSP, above);
         code.add(Raw::with2(Code::Mov_r64_rm64, Register::RAX, returns))?;
         code.add(Raw::with2(
@@ -356,6 +403,10 @@ impl Trampoline<'_> {
         let next = displaced.next_ip();
         displaced.set_ip(0);
         match displaced.flow_control() {
+            FlowControl::Call if is_entered_by_call(&displaced) => {
+                let target = displaced.near_branch64();
+                code.add(Raw::with_branch(Code::Jmp_rel32_64, target))?;
+            }
             FlowControl::Call => {
                 // The return address is the one that the program's own call would have pushed.
                 let halves = [next & 0xffff_ffff, next >> 32];

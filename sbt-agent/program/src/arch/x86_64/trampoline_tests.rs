@@ -9,7 +9,6 @@
 use std::{arch::global_asm, ptr};
 
 use super::*;
-use crate::arch::displaced::decode;
 
 // Loads the registers and flags from the words at rdi, calls the code whose address is in rsi on a
 // stack of its own, and writes the registers, flags and stack pointer back. What the code has left in
@@ -177,6 +176,15 @@ impl Lab {
         (state, self.read(STACK, (RINGS - STACK) as usize))
     }
 
+    /// Runs an instruction of the site through the code that displaces it.
+    fn run_displaced(&self, bytes: &[u8], state: &State, memory: &[u8]) -> (State, Vec<u8>) {
+        let entry = entry(bytes, self.base + SITE, self.base + CODE).unwrap();
+        self.write(SITE, &entry);
+        let after = self.run(SITE, state, memory);
+        self.write(SITE, bytes);
+        after
+    }
+
     /// Writes an instruction at the site, with a jump behind it to where the state is kept.
     fn site(&self, bytes: &[u8]) -> Instruction {
         let mut code = bytes.to_vec();
@@ -279,7 +287,7 @@ fn displaced_code_does_what_the_original_does() {
             let expected = lab.run(SITE, &state, &memory);
             for on in [0, lab.base + RINGS] {
                 lab.write(CONTROL, &on.to_le_bytes());
-                let (after, left) = lab.run(CODE, &state, &memory);
+                let (after, left) = lab.run_displaced(bytes, &state, &memory);
                 let flags = |state: &State| state[15] & FLAGS;
                 assert_eq!(flags(&after), flags(&expected.0), "{name} {round} {on:x}");
                 assert_eq!(after[..15], expected.0[..15], "{name} {round} {on:x}");
@@ -394,7 +402,9 @@ fn jumps_and_calls_go_where_they_went() {
     let call = [&[0xe8][..], &distance(5)].concat();
     // `jne`
     let branch = [&[0x0f, 0x85][..], &distance(6)].concat();
-    for bytes in [jump, call, branch] {
+    // As compilers lengthen calls.
+    let long_call = [&[0x48, 0xe8][..], &distance(6)].concat();
+    for bytes in [jump, call, branch, long_call] {
         let displaced = lab.site(&bytes);
         // `inc r15`, to tell the goal from the next instruction.
         lab.write(goal, &[&[0x49, 0xff, 0xc7][..], &far_jump()].concat());
@@ -404,11 +414,18 @@ fn jumps_and_calls_go_where_they_went() {
         for _ in 0..50 {
             let state = random.state(&lab);
             let expected = lab.run(SITE, &state, &memory);
-            let after = lab.run(CODE, &state, &memory);
+            let after = lab.run_displaced(&bytes, &state, &memory);
             assert_eq!(after.0[..15], expected.0[..15]);
             assert_eq!(after.0[16], expected.0[16]);
             let stack = (state[16] - lab.base - STACK) as usize;
-            assert!(after.1[stack - 128..] == expected.1[stack - 128..]);
+            // Calls use the bytes below the stack pointer themselves.
+            let own = stack - if expected.0[16] == state[16] { 128 } else { 8 };
+            assert!(after.1[own..] == expected.1[own..]);
+            let (ring, record) = last(&lab).unwrap();
+            let at = ring + RECORD + record % 8 * RECORD;
+            assert_eq!(lab.word(at + at::STACK as u64), state[16]);
+            let top = &memory[stack..][..8];
+            assert_eq!(lab.read(at + at::CALLER as u64, 8), top);
         }
     }
 }
@@ -453,14 +470,42 @@ fn which_instructions_can_be_replaced() {
 }
 
 #[test]
-fn jumps_are_told_from_other_code() {
-    let bytes = jump(0x1000, 0x7fff_0000).unwrap();
-    assert_eq!(target(&bytes, 0x1000), Some(0x7fff_0000));
-    assert_eq!(
-        target(&jump(0x7fff_0000, 0x1000).unwrap(), 0x7fff_0000),
-        Some(0x1000)
-    );
-    assert_eq!(jump(0x1000, 0x1_0000_0000), None);
-    assert_eq!(target(&[0xcc, 0, 0, 0, 0], 0x1000), None);
-    assert_eq!(target(&bytes[..4], 0x1000), None);
+fn entries_are_told_from_other_code() {
+    let moves = &[0xb8, 0xca, 0, 0, 0][..];
+    let there = entry(moves, 0x1000, 0x7fff_0000).unwrap();
+    assert_eq!(target(&there, 0x1000), Some(0x7fff_0000));
+    let back = entry(moves, 0x7fff_0000, 0x1000).unwrap();
+    assert_eq!(target(&back, 0x7fff_0000), Some(0x1000));
+    assert_eq!(entry(moves, 0x1000, 0x1_0000_0000), None);
+    assert_eq!(entry(&[0x48, 0x83, 0xec, 8], 0x1000, 0x2000), None, "short");
+    for other in [
+        &[0xcc, 0, 0, 0, 0][..],
+        &there[..4],
+        &[0x48, 0x81, 0xec, 8, 1, 0, 0],
+        &[],
+    ] {
+        assert_eq!(target(other, 0x1000), None);
+    }
+}
+
+#[test]
+fn the_first_byte_stays_where_it_can() {
+    for (bytes, stays) in [
+        (&[0xe9, 1, 2, 3, 4][..], true),
+        (&[0xe8, 1, 2, 3, 4], true),
+        (&[0x48, 0x81, 0xec, 8, 1, 0, 0], true),
+        (&[0x41, 0xbd, 0xff, 0xff, 0xff, 0x7f], true),
+        (&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0], true),
+        (&[0xb8, 0xca, 0, 0, 0], false),
+        // Five bytes leave no room for the prefix.
+        (&[0x48, 0x8b, 0x54, 0x24, 0x10], false),
+        (&[0x66, 0x0f, 0x6f, 0x44, 0x24, 0x10], false),
+        (&[0xf0, 0x48, 0x0f, 0xc1, 0x4c, 0x24, 8], false),
+    ] {
+        let (from, to) = (0x1000, 0x4000);
+        let entry = entry(bytes, from, to).unwrap();
+        assert_eq!(entry[0] == bytes[0], stays, "{bytes:x?}");
+        assert_eq!(target(&entry, from), Some(to), "{bytes:x?}");
+        assert!(entry.len() <= bytes.len().min(LONGEST_ENTRY));
+    }
 }
