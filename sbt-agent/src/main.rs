@@ -6,7 +6,7 @@ use clap::Parser as _;
 use sbt::{
     cli::{Cli, Command},
     commands, output,
-    source::ptrace,
+    source::{inject, ptrace},
     usage::Usage,
 };
 use sbt_engine::{place::printable, words::without_codes};
@@ -16,10 +16,16 @@ use sbt_program::launch::ExecError;
 const OWN_FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    // sbt starts itself with this argument to trace; it is not a command.
+    // sbt starts itself with these arguments; they are not commands.
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == ptrace::ARGUMENT) {
-        return ExitCode::from(u8::from(ptrace::trace(words).is_err()));
+    match words.next() {
+        Some(word) if word == ptrace::ARGUMENT => {
+            return ExitCode::from(u8::from(ptrace::trace(words).is_err()));
+        }
+        Some(word) if word == inject::ARGUMENT => {
+            return ExitCode::from(u8::from(inject::keep(words).is_err()));
+        }
+        _ => {}
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

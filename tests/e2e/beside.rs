@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     harness::{Started, attach, command, needs_root, pause, run, start},
+    inject::kill_with_keeper,
     programs::{Build, program},
 };
 
@@ -119,7 +120,7 @@ fn probes_keep_away_from_the_jumps_of_another_sbt() {
         let inside = attach(target.pid(), &["--backend=inject", &barrier]);
         pause(SETTLED);
         if killed {
-            inside.sbt.signal(libc::SIGKILL);
+            kill_with_keeper(&inside);
         }
         // The very instruction.
         let site = format!("--barrier={function}_site");
@@ -156,7 +157,7 @@ fn openmp_survives_probes_beside_jumps() {
         let inside = attach(target.pid(), &["--backend=inject"]);
         pause(SETTLED);
         if killed {
-            inside.sbt.signal(libc::SIGKILL);
+            kill_with_keeper(&inside);
         }
         for _ in 0..3 {
             let other = attach(target.pid(), &["--backend=ebpf", "--duration=0.2"]);

@@ -277,10 +277,16 @@ fn other_builds() {
             .compiler("musl-gcc")
             .flags(&["-static"]),
         Build::of("condbarrier.c").compiler("clang"),
+        Build::of("condbarrier.c")
+            .compiler("clang")
+            .flags(&["-static"]),
         Build::of("condbarrier.c").flags(&["-fcf-protection=full", "-fno-plt"]),
     ] {
-        let report = watch(&build.path(), &["rounds=60", "slow=3", "load=1000"]);
-        report.is_exactly(240, 60);
+        for how in ["how=plain", "how=late", "how=tail"] {
+            let arguments = [how, "rounds=60", "slow=3", "load=1000"];
+            let report = watch(&build.path(), &arguments);
+            report.is_exactly(240, 60);
+        }
     }
 }
 

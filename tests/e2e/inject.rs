@@ -1,17 +1,18 @@
 //! Code inside of the program that notes arrivals: no thread stops, and no privilege is needed.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use crate::{
     attach::{Patient, is_a_stretch},
     harness::{
-        Finished, Report, attach, best_of_five, command, needs_root, number, pause, run, sbt,
-        sbt_with, start, watch_with,
+        Attached, Finished, Report, attach, best_of_five, command, needs_root, number, pause, run,
+        sbt, sbt_with, start, watch_with,
     },
     kill::some,
     privilege::{Open, as_nobody},
     programs::{Build, program},
     ptrace::agree,
+    tty::children,
     turns::often,
 };
 
@@ -155,13 +156,39 @@ fn a_killed_sbt_leaves_a_program_that_goes_on() {
     }
 }
 
+/// Kills sbt and the process that would take its jumps out.
+pub fn kill_with_keeper(attached: &Attached) {
+    let is_keeper = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "jump-keeper\n")
+    };
+    let keeper = children(attached.sbt.pid()).into_iter().find(is_keeper);
+    // SAFETY: a plain system call.
+    let killed = unsafe { libc::kill(keeper.unwrap().cast_signed(), libc::SIGKILL) };
+    assert_eq!(killed, 0);
+    attached.sbt.signal(libc::SIGKILL);
+}
+
+#[test]
+fn what_a_killed_one_has_put_in_is_taken_out() {
+    needs_root!();
+    for attempt in 0..often(3) {
+        let patient = Patient::start(&["threads=3", "rounds=3000", "base=500"]);
+        let attached = attach(patient.target.pid(), &["--backend=inject"]);
+        pause(some(700, attempt));
+        attached.sbt.signal(libc::SIGKILL);
+        drop(attached);
+        patient.ended_untouched(9_000);
+    }
+}
+
 #[test]
 fn the_next_one_takes_out_what_a_killed_one_has_left() {
     needs_root!();
     let patient = Patient::start(&["threads=3", "rounds=6000", "base=500"]);
     let attached = attach(patient.target.pid(), &["--backend=inject"]);
     pause(700);
-    attached.sbt.signal(libc::SIGKILL);
+    kill_with_keeper(&attached);
     drop(attached);
     let attached = attach(
         patient.target.pid(),

@@ -255,6 +255,18 @@ fn stops_being_watched_before_its_end() {
 }
 
 #[test]
+fn who_waits_for_a_program_that_goes_on_is_told_so() {
+    needs_root!();
+    let told = "sbt waits for its end, and Ctrl-C interrupts it\n";
+    for (seconds, is_told) in [("1", false), ("9", true)] {
+        let mut command = sbt_with(&["run", "--no-tui", "--duration=100ms", "--"]);
+        command.args(["sleep", seconds]);
+        let finished = run(command).expect(0);
+        assert_eq!(finished.stderr.contains(told), is_told, "{finished}");
+    }
+}
+
+#[test]
 fn watched_by_two_from_within() {
     needs_root!();
     // sbt under sbt: the inner one is no program with barriers.

@@ -56,14 +56,24 @@ impl Code<'_> {
         (self.function)(returns.wrapping_sub(1))
     }
 
-    fn imported_at(&self, address: u64) -> Option<String> {
-        self.imports.at(self.image, self.segments, address)
+    /// The name of the function at an address: one that is imported there, or the program's own, as in
+    /// a static program.
+    fn name_at(&self, address: u64) -> Option<String> {
+        let own = || {
+            Some(
+                (self.named)(address)
+                    .filter(|named| named.start == address)?
+                    .name,
+            )
+        };
+        let imported = self.imports.at(self.image, self.segments, address);
+        imported.or_else(own)
     }
 
     /// Whether the function at an address may wake waiters: not if its name says that it does
     /// something else with a mutex.
     fn may_wake(&self, to: u64) -> bool {
-        let name = self.imported_at(to);
+        let name = self.name_at(to);
         name.is_none_or(|name| CalledFunction::of(&name) == CalledFunction::Nothing)
     }
 
@@ -73,8 +83,7 @@ impl Code<'_> {
             let size = symbol.size.min(MAX_FUNCTION);
             let code = code_at(self.image, self.segments, symbol.start, size)?;
             let of = |to: u64| {
-                let own = || Some((self.named)(to).filter(|named| named.start == to)?.name);
-                let name = self.imported_at(to).or_else(own);
+                let name = self.name_at(to);
                 (
                     to,
                     name.map_or(CalledFunction::Nothing, |name| CalledFunction::of(&name)),
@@ -136,8 +145,8 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
         // A call through a pointer may have called anything.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
             let mut wakes = around_wait.jumps_out(|to| {
-                code.imported_at(to)
-                    .is_some_and(|name| WAKING.contains(&name.as_str()))
+                code.name_at(to)
+                    .is_some_and(|name| WAKING.contains(&graph::plain(&name)))
             });
             // Another candidate is a jump that makes the same system call as the wait.
             if let Some(number) = around_wait.small_argument(wait) {

@@ -267,17 +267,9 @@ pub fn mappings_again<T>(
 
 /// Whether a process maps memory without a file that its maker has named so (`memfd_create`).
 pub fn maps_memory(pid: u32, name: &str) -> bool {
-    let maps = Process::new_with_root(folder(pid)).and_then(|process| process.maps());
-    maps.is_ok_and(|maps| {
-        maps.iter().any(|map| {
-            let MMapPath::Path(path) = &map.pathname else {
-                return false;
-            };
-            let path = path.as_os_str().as_encoded_bytes();
-            let path = path.strip_prefix(b"/memfd:");
-            path.is_some_and(|path| path.starts_with(name.as_bytes()))
-        })
-    })
+    // Not parsed: a large program has thousands of lines.
+    let maps = text(folder(pid).join("maps"));
+    maps.is_ok_and(|maps| maps.contains(&format!("/memfd:{name}")))
 }
 
 /// A mapped range of a process's memory.

@@ -51,6 +51,9 @@ enum Next {
     Tick,
 }
 
+/// How long sbt waits for a program without a word once watching has ended.
+const UNTOLD: Duration = Duration::from_secs(3);
+
 /// How watching ends.
 #[derive(Default)]
 struct End {
@@ -220,7 +223,10 @@ impl Session {
             anyhow::ensure!(!is_lost, "watching ended before the program did");
             Ok(())
         });
-        if left && self.program.is_running() {
+        if !left && !told_to_end {
+            self.wait(Some(Instant::now() + UNTOLD)).await?;
+        }
+        if self.program.is_running() && !told_to_end {
             self.tell(&format!(
                 "sbt: watching has ended, and the program goes on (pid {}); sbt waits for its end, \
                  and Ctrl-C interrupts it\n",

@@ -41,16 +41,22 @@ const NEVER_RETURN: [&str; 9] = [
 
 /// Functions that take a mutex, in C and as compilers call them for C++. Other threads may have
 /// held the mutex between the code before and the code behind such a call.
-const LOCKING: [&str; 2] = ["pthread_mutex_lock", "__pthread_mutex_lock"];
+const LOCKING: [&str; 1] = ["pthread_mutex_lock"];
 
 /// Functions that release a mutex, or take it only if it is free. A thread that spins for a while
 /// before it waits calls them between.
-const YIELDING: [&str; 4] = [
-    "pthread_mutex_unlock",
-    "__pthread_mutex_unlock",
-    "pthread_mutex_trylock",
-    "__pthread_mutex_trylock",
-];
+const YIELDING: [&str; 2] = ["pthread_mutex_unlock", "pthread_mutex_trylock"];
+
+/// The name of a function of POSIX threads without the underscores that C libraries put before it: glibc
+/// has up to three, and a static program may have no other name of it.
+pub(super) fn plain(name: &str) -> &str {
+    let plain = name.trim_start_matches('_');
+    if plain.starts_with("pthread_") {
+        plain
+    } else {
+        name
+    }
+}
 
 /// The effect of an instruction on the flow of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +123,7 @@ impl CalledFunction {
                             || name.ends_with("4lockEv"))
             })
         };
+        let name = plain(name);
         if NEVER_RETURN.contains(&name) {
             Self::NeverReturns
         } else if LOCKING.contains(&name) || of_cpp(name) {

@@ -9,12 +9,15 @@
 //! programs would have made (`twin/`). The kernel tells when threads get and lose a CPU (`lives.rs`).
 //! Departures, condition variables, futexes and counters are not seen.
 //!
-//! If sbt is killed, the program goes on writing into its rings, and is otherwise as without sbt.
+//! If sbt is killed, a small process takes the jumps out (`keeper.rs`). If that is killed as well, the
+//! program goes on writing into its rings, and is otherwise as without sbt.
 
 use anyhow::{anyhow, bail};
 
+mod armed;
 mod calibrate;
 mod clock;
+mod keeper;
 mod lives;
 mod remote;
 mod ring;
@@ -22,6 +25,8 @@ mod site;
 mod space;
 mod watch;
 
+use keeper::Keeper;
+pub use keeper::{ARGUMENT, run as keep};
 use lives::Lives;
 use watch::{NEXT, Watch};
 
@@ -68,6 +73,7 @@ impl Inject {
                     .into(),
             );
         }
-        Self::new(outside, Watch::new(pid, runs, lives), pid, runs)
+        let keeper = Keeper::start(pid)?;
+        Self::new(outside, Watch::new(pid, runs, lives, keeper), pid, runs)
     }
 }

@@ -13,7 +13,13 @@ use std::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::SealFlags;
 
-use super::{remote::Caller, ring::Words, site::Site};
+use super::{
+    armed::{Armed, Fate},
+    keeper::{Keeper, Word},
+    remote::Caller,
+    ring::Words,
+    site::Site,
+};
 use crate::{
     kernel::counting,
     source::{
@@ -24,7 +30,6 @@ use crate::{
 use sbt_program::{
     access::rights::Writing,
     arch::{
-        BREAKPOINT,
         displaced::{LONGEST, decode},
         trampoline::{LONGEST_ENTRY, LOOKS, ROOM, Rings, Trampoline, entry},
     },
@@ -77,54 +82,6 @@ impl Area {
     }
 }
 
-/// A place at which a jump stands.
-#[derive(Debug)]
-struct Armed {
-    at: u64,
-    /// The program's own bytes.
-    original: Vec<u8>,
-    /// As many bytes.
-    jump: Vec<u8>,
-    /// Whether a probe or a breakpoint stood there at the last look.
-    covered: bool,
-}
-
-impl Armed {
-    /// What the bytes there are.
-    fn told_by(&self, there: &[u8]) -> Standing {
-        if there == self.jump {
-            return Standing::Jump;
-        }
-        match there.split_first() {
-            Some((_, rest)) if rest != &self.jump[1..] => Standing::Other,
-            Some((&BREAKPOINT, _)) => Standing::Covered,
-            Some((first, _)) if *first == self.original[0] => Standing::Halved,
-            _ => Standing::Other,
-        }
-    }
-}
-
-/// What stands at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Jump,
-    /// A probe or a breakpoint on the jump: nothing is noted as long as it is there.
-    Covered,
-    /// The first byte of the program's instruction, as a probe puts it back when it goes, and the rest of
-    /// the jump. Only where the two have different first bytes.
-    Halved,
-    Other,
-}
-
-/// What other tools have done to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// A probe or a breakpoint stands on the jump, and hides what comes there as long as it does.
-    Covered,
-    /// The program's own instruction is there, and nothing is noted any more.
-    Lost,
-}
-
 /// The memory of one process, as far as sbt has changed it.
 #[derive(Debug)]
 pub struct Space {
@@ -136,6 +93,7 @@ pub struct Space {
     own: Arc<Own>,
     areas: Vec<Area>,
     armed: Vec<Armed>,
+    keeper: Arc<Keeper>,
     on: bool,
 }
 
@@ -170,11 +128,19 @@ pub type Why = String;
 
 impl Space {
     /// Puts what threads need into the memory of a process all of whose threads stand, without a place
-    /// that uses it. `near`: where such places lie; `number`: see [`Rings::number`].
+    /// that uses it. `near`: where such places lie; `number`: see [`Rings::number`]. `keeper` is told of
+    /// all changes.
     ///
     /// # Errors
     /// The reason. The program is as before, but for pages that nothing refers to.
-    pub fn begin(process: u32, stops: &mut Vec<Stop>, near: u64, number: u32) -> Result<Self, Why> {
+    pub fn begin(
+        process: u32,
+        stops: &mut Vec<Stop>,
+        near: u64,
+        number: u32,
+        keeper: &Arc<Keeper>,
+    ) -> Result<Self, Why> {
+        keeper.tell(&Word::NewMemory);
         let memory = memory_of(process).map_err(|error| format!("its memory: {error}"))?;
         let ways = inject::ways(process, &memory, near, |_, _| true);
         if ways.call.is_none() || ways.back.is_none() {
@@ -202,6 +168,7 @@ impl Space {
             own: Arc::new(own),
             areas: vec![area],
             armed: Vec::new(),
+            keeper: Arc::clone(keeper),
             on: false,
         })
     }
@@ -276,50 +243,19 @@ impl Space {
 
     /// Whether a jump stands at an address. A library may have been unmapped, and mapped there again.
     pub fn has(&self, at: u64) -> bool {
-        let mut here = self.armed.iter().filter(|armed| armed.at == at);
-        here.any(|armed| matches!(self.stands(armed), Some(Standing::Jump | Standing::Covered)))
+        let mut here = self.armed.iter().filter(|armed| armed.at() == at);
+        here.any(|armed| armed.is_there(&self.memory))
     }
 
-    /// What stands at a place; `None` if it is unmapped, or the process gone.
-    fn stands(&self, armed: &Armed) -> Option<Standing> {
-        let mut there = vec![0; armed.jump.len()];
-        let read = self.memory.read_exact_at(&mut there, armed.at);
-        read.is_ok().then(|| armed.told_by(&there))
-    }
-
-    /// Writes the program's own bytes behind the first one of a place where a probe stands or stood. No
-    /// thread executes them meanwhile: the probe leads elsewhere.
-    fn write_behind_probe(&self, armed: &Armed) -> io::Result<()> {
-        trace::write(&self.memory, &armed.original[1..], armed.at + 1)
-    }
-
-    /// Looks at all places, and returns what other tools have done there since the last look. A probe that
-    /// goes puts the first byte of the program's instruction back. If that is not the jump's, the
-    /// program's other bytes must be there by then: they are written as soon as the probe is seen.
+    /// Looks at all places, and returns what other tools have done there since the last look.
     pub fn look_for_probes(&mut self) -> Vec<(u64, Fate)> {
+        let memory = &self.memory;
         let mut fates = Vec::new();
-        let mut all = std::mem::take(&mut self.armed);
-        all.retain_mut(|armed| {
-            let keeps_first = armed.jump[0] == armed.original[0];
-            match self.stands(armed) {
-                Some(Standing::Covered) if keeps_first => {
-                    if !std::mem::replace(&mut armed.covered, true) {
-                        fates.push((armed.at, Fate::Covered));
-                    }
-                    true
-                }
-                Some(Standing::Covered | Standing::Halved) => {
-                    let written = self.write_behind_probe(armed);
-                    fates.push((armed.at, Fate::Lost));
-                    written.is_err()
-                }
-                _ => {
-                    armed.covered = false;
-                    true
-                }
-            }
+        self.armed.retain_mut(|armed| {
+            let (fate, stays) = armed.look_for_probe(memory);
+            fates.extend(fate.map(|fate| (armed.at(), fate)));
+            stays
         });
-        self.armed = all;
         fates
     }
 
@@ -394,17 +330,12 @@ impl Space {
             return Err("its memory does not keep what is written".into());
         }
         area.taken += SLOT;
-        let original = site.code[..jump.len()].to_vec();
-        // One write within a page: no moment has a part of it.
-        trace::write(&self.memory, &jump, at).map_err(failed)?;
+        let armed = Armed::new(at, &site.code, jump);
+        self.keeper.tell(&Word::Jump(&armed));
+        armed.put(&self.memory).map_err(failed)?;
         // One of a mapping that is gone.
-        self.armed.retain(|armed| armed.at != at);
-        self.armed.push(Armed {
-            at,
-            original,
-            jump,
-            covered: false,
-        });
+        self.armed.retain(|armed| armed.at() != at);
+        self.armed.push(armed);
         Ok(())
     }
 
@@ -436,9 +367,7 @@ impl Space {
         }
         let ways = inject::ways(self.process, &self.memory, at, |at, length| {
             let end = at + length as u64;
-            let is_inside =
-                |armed: &Armed| armed.at < end && at < armed.at + armed.jump.len() as u64;
-            !self.armed.iter().any(is_inside)
+            !self.armed.iter().any(|armed| armed.touches(&(at..end)))
         });
         let mut caller = Caller::choose(stops, &self.memory, ways)?;
         let made = area(self.process, at, &mut caller);
@@ -455,6 +384,9 @@ impl Space {
         self.on = on;
         let word = if on { self.base } else { 0 };
         for area in &self.areas {
+            if on {
+                self.keeper.tell(&Word::Control(area.control()));
+            }
             // The process may be gone.
             let _gone = trace::write(&self.memory, &word.to_le_bytes(), area.control());
         }
@@ -464,18 +396,11 @@ impl Space {
     /// rings stay mapped, since a signal handler may have to return there. Returns the places at which
     /// something else stood.
     pub fn restore(&mut self) -> Vec<u64> {
-        let mut others = Vec::new();
-        for armed in std::mem::take(&mut self.armed) {
-            let written = match self.stands(&armed) {
-                Some(Standing::Jump) => trace::write(&self.memory, &armed.original, armed.at),
-                Some(Standing::Covered | Standing::Halved) => self.write_behind_probe(&armed),
-                Some(Standing::Other) => Err(io::ErrorKind::Other.into()),
-                None => continue,
-            };
-            if written.is_err() {
-                others.push(armed.at);
-            }
-        }
+        let armed = std::mem::take(&mut self.armed);
+        let failed = |armed: &Armed| armed.restore(&self.memory).is_err();
+        let others = armed.iter().filter(|armed| failed(armed));
+        let others = others.map(Armed::at).collect();
+        self.keeper.tell(&Word::Done);
         others
     }
 
@@ -555,40 +480,14 @@ impl Own {
     }
 }
 
-fn memory_of(process: u32) -> io::Result<File> {
+/// The memory of a process, to be read and written.
+///
+/// # Errors
+/// The process may not be traced, or is gone.
+pub fn memory_of(process: u32) -> io::Result<File> {
     let _writing = Writing::begin();
     let path = format!("/proc/{process}/mem");
     OpenOptions::new().read(true).write(true).open(path)
 }
 
 const _: () = assert!(LOOKS > 0 && TAG.is_multiple_of(8) && SLOT.is_multiple_of(8));
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stands_at_a_place_is_told_by_its_bytes() {
-        let armed = |original: &[u8], jump: &[u8]| Armed {
-            at: 0,
-            original: original.to_vec(),
-            jump: jump.to_vec(),
-            covered: false,
-        };
-        let lost = armed(&[0xb8, 1, 2, 3, 4], &[0xe9, 9, 8, 7, 6]);
-        for (there, expected) in [
-            ([0xe9, 9, 8, 7, 6], Standing::Jump),
-            ([0xcc, 9, 8, 7, 6], Standing::Covered),
-            ([0xb8, 9, 8, 7, 6], Standing::Halved),
-            ([0x90, 9, 8, 7, 6], Standing::Other),
-            // The program's own, or a probe on it.
-            ([0xb8, 1, 2, 3, 4], Standing::Other),
-            ([0xcc, 1, 2, 3, 4], Standing::Other),
-        ] {
-            assert_eq!(lost.told_by(&there), expected, "{there:x?}");
-        }
-        let kept = armed(&[0xe8, 1, 2, 3, 4], &[0xe8, 9, 8, 7, 6]);
-        assert_eq!(kept.told_by(&[0xe8, 9, 8, 7, 6]), Standing::Jump);
-        assert_eq!(kept.told_by(&[0xcc, 9, 8, 7, 6]), Standing::Covered);
-    }
-}

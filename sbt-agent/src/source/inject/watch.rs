@@ -11,12 +11,14 @@ use std::{
 use anyhow::anyhow;
 
 use super::{
+    armed::Fate,
     clock::{Pair, Stamps},
+    keeper::Keeper,
     lives::Lives,
     remote::{SLEEP, at_end_of_call, let_all_go, stop_all},
     ring::{Noted, Reader},
     site::{Site, Sites, sites},
-    space::{Fate, Own, Space, Why},
+    space::{Own, Space, Why},
 };
 use crate::source::{
     BATCH, Baselines, Files,
@@ -99,6 +101,7 @@ struct Inside {
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Watch {
     target: u32,
+    keeper: Arc<Keeper>,
     /// `None` once watching has ended.
     lives: Option<Lives>,
     files: Files,
@@ -152,11 +155,12 @@ pub struct Watch {
 
 impl Watch {
     /// For a process, with nothing watched yet. `runs`: whether it runs its own program already.
-    pub fn new(target: u32, runs: bool, lives: Lives) -> Self {
+    pub fn new(target: u32, runs: bool, lives: Lives, keeper: Keeper) -> Self {
         let mut stamps = Stamps::default();
         stamps.add(Pair::now());
         let mut this = Self {
             target,
+            keeper: Arc::new(keeper),
             lives: Some(lives),
             files: Files::default(),
             sites: Vec::new(),
@@ -335,7 +339,9 @@ impl Watch {
             let made = self.number_at.ok_or_else(|| {
                 "its C library does not tell where it keeps the numbers of threads".to_owned()
             });
-            let made = made.and_then(|number| Space::begin(self.target, &mut stops, *near, number));
+            let made = made.and_then(|number| {
+                Space::begin(self.target, &mut stops, *near, number, &self.keeper)
+            });
             match made {
                 Ok(space) => {
                     self.inside = Some(Inside {

@@ -365,12 +365,16 @@ fn now(run: &Run, time_ns: u64) -> Clocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Baselines, inject::lives::Lives};
+    use crate::source::{
+        Baselines,
+        inject::{keeper::Keeper, lives::Lives},
+    };
 
     #[test]
     fn run_times_are_known_again_some_time_after_switches_were_lost() {
         let own = std::process::id();
-        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        let keeper = Keeper::start(own).unwrap();
+        let mut watch = Watch::new(own, true, Lives::of(own, false), keeper);
         let since = clock::now_ns();
         watch.begin(since, &Baselines::from([(own, (Some(5), None))]));
         let ran = |watch: &Watch, ns| watch.threads[&own].run.at(since + ns);
