@@ -6,8 +6,9 @@ use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
 use crate::{
-    arch::{ARGUMENTS, Handed, address_handed, handed},
+    arch::{ARGUMENTS, Handed, address_handed, decode, handed, transfer},
     criticals,
+    elf::code_at,
     point::{Function, Point},
     runtimes::{KMP_JOIN, mpi::messages},
     syscalls,
@@ -17,6 +18,9 @@ use sbt_engine::place::{Frame, short};
 
 /// The longest call instruction, bytes.
 const LONGEST_CALL: u64 = 7;
+
+/// The longest jump to another function, bytes.
+const LONGEST_JUMP: u64 = 5;
 
 /// How the names of LLVM's functions begin that enter a critical section: its lock is the third
 /// argument.
@@ -219,10 +223,17 @@ impl Resolver {
         let place = |offset: u64| self.modules[module].vaddr(offset);
         let is_inside =
             |point: &&Point| place(point.entry_offset).is_some_and(|at| function.contains(&at));
-        let waits = file
-            .points
-            .iter()
-            .find(|point| point.function == Function::TeamEnd && is_inside(point));
+        // The jump to the function that waits may have the probe instead of that function.
+        let goes_there = |point: &&Point| {
+            let at = place(point.entry_offset)?;
+            let code = code_at(unwind.image(), unwind.segments(), at, LONGEST_JUMP)?;
+            let jump = decode(code.bytes, at).next()?;
+            let go = transfer(&jump).filter(|go| go.returns.is_none())?;
+            (go.to == function.start).then_some(())
+        };
+        let waits = file.points.iter().find(|point| {
+            point.function == Function::TeamEnd && (is_inside(point) || goes_there(point).is_some())
+        });
         let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |point| kind(point));
         let mut kmp = of(|point| matches!(point.function, Function::Kmp(_))).filter_map(|point| {
             let Function::Kmp(kmp) = point.function else {
