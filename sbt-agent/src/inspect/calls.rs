@@ -62,7 +62,8 @@ pub(super) fn told(calls: &[CallAt], process: Option<u32>) -> Vec<CallSeen> {
 /// A call with the functions inlined into it.
 pub(super) fn told_of(call: &CallAt, process: Option<u32>) -> Vec<CallSeen> {
     let called = &call.called;
-    let awaited = process.and_then(|process| messages::awaited(process, &call.given));
+    let of_message = process.filter(|_| !called.is_of_section());
+    let awaited = of_message.and_then(|process| messages::awaited(process, &call.given));
     let message = awaited.map(|awaited| MessageSeen {
         rank: awaited.rank,
         is_of_world: awaited.is_of_world,
@@ -73,7 +74,7 @@ pub(super) fn told_of(call: &CallAt, process: Option<u32>) -> Vec<CallSeen> {
         binary: called.binary.clone(),
         offset: called.offset,
         begins: called.begins,
-        enters: called.enters.clone(),
+        enters: called.section(process, &call.given),
         message,
         of_system: called.is_system,
         calls_back: called.calls_back,

@@ -22,7 +22,7 @@ pub(crate) use here::{
 };
 /// Calls in raw bytes: whether one ends there, what it calls, and what it passes.
 pub(crate) use here::{
-    handed::{Handed, handed},
+    handed::{Handed, address_handed, handed},
     instruction::{Called, called_by, ends_with_call, ends_with_direct_call},
     passed::address_passed,
 };

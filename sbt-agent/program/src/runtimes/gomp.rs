@@ -174,9 +174,35 @@ pub fn points(
     }
     for end in ends {
         let symbol = "gomp_team_barrier_wait_end";
-        points.extend(leaves(symbol, end, code, frames, segments));
+        match leaves(symbol, end, code, frames, segments) {
+            Some(leaves) => points.push(leaves),
+            None => points.extend(callers_leave(symbol, end, code, frames, segments)),
+        }
     }
     points
+}
+
+/// Where to put return probes for the function that waits if none may stand at its beginning, as in the
+/// library of GCC 16: on the jumps that lead to it, which return where it returns; and on functions that
+/// call it, which have little to do afterwards.
+fn callers_leave(
+    symbol: &str,
+    end: u64,
+    code: &Code<'_>,
+    frames: &Frames<'_>,
+    segments: &[Segment],
+) -> Vec<Point> {
+    let all = code.all().filter_map(|instruction| transfer(&instruction));
+    let leaves = all.filter(|go| go.to == end).filter_map(|go| {
+        let (caller, _) = frames.function(go.at).filter(|(start, _)| *start != end)?;
+        if go.returns.is_some() {
+            return leaves(symbol, caller, code, frames, segments);
+        }
+        let returns = frames.stack_moved(go.at) == Some(0);
+        let at = (code, go.at);
+        returns.then(|| point(Function::TeamEnd, symbol, at, 0, segments))?
+    });
+    leaves.collect()
 }
 
 /// How a function has counted its thread before it goes to where threads wait.
@@ -328,6 +354,31 @@ mod tests {
             .iter()
             .filter(|point| point.function == Function::TeamEnd);
         assert!(leaves.count() >= 1, "{points:#?}");
+        for point in &points {
+            assert!(runtimes::stands_on_emulated(&image, point), "{point:?}");
+        }
+    }
+
+    /// The functions of libgomp 16.1 that count and wait, as far as they matter here: no probe may stand
+    /// at the beginning of the function that waits.
+    #[test]
+    fn where_threads_leave_the_barriers_of_gcc_16() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, path) = (folder.path().join("a.s"), folder.path().join("a.so"));
+        fs::write(&source, include_str!("gomp/gcc16.s")).unwrap();
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-shared", "-nostdlib", "-o"]);
+        let status = compiler.arg(&path).arg(&source).status();
+        assert!(status.unwrap().success());
+        let image = fs::read(&path).unwrap();
+        let points = runtimes::points(&image, &load_segments(&image).unwrap()).0;
+        let leaves: Vec<_> = points
+            .iter()
+            .filter(|point| point.function == Function::TeamEnd)
+            .map(|point| image[usize::try_from(point.entry_offset).unwrap()])
+            .collect();
+        // push %rbx in gomp_work_share_end, and the jump of each function that counts.
+        assert_eq!(leaves, [0x53, 0xe9, 0xe9], "{points:#?}");
         for point in &points {
             assert!(runtimes::stands_on_emulated(&image, point), "{point:?}");
         }

@@ -6,7 +6,7 @@ use sbt_common::layout;
 
 use super::{Module, Resolver, stacks::Code, system::WAITING};
 use crate::{
-    arch::{ARGUMENTS, Handed, address_passed, handed},
+    arch::{ARGUMENTS, Handed, address_handed, decode, handed, transfer},
     criticals,
     elf::code_at,
     point::{Function, Point},
@@ -18,6 +18,9 @@ use sbt_engine::place::{Frame, short};
 
 /// The longest call instruction, bytes.
 const LONGEST_CALL: u64 = 7;
+
+/// The longest jump to another function, bytes.
+const LONGEST_JUMP: u64 = 5;
 
 /// How the names of LLVM's functions begin that enter a critical section: its lock is the third
 /// argument.
@@ -43,15 +46,38 @@ pub struct Called {
     pub calls: Option<String>,
     /// Whether a library calls there a function which other code has given to it.
     pub calls_back: bool,
-    /// The name of the critical section of OpenMP that the call enters, if it has one.
+    /// The name of the critical section of OpenMP that the call enters, if it has one and the code tells
+    /// it for every thread: see [`Self::section`].
     pub enters: Option<String>,
-    /// The arguments of the function that is called there, if it exchanges messages or waits for all ranks
-    /// ([`messages::arguments`]): where they are found.
+    /// The arguments of the function that is called there: where they are found. Those of functions that
+    /// exchange messages or wait for all ranks ([`messages::arguments`]), and the lock of a critical
+    /// section that the code does not tell.
     pub hands: Vec<Option<Handed>>,
     /// Where the function begins, in the file's own numbering, if the tables for unwinding tell.
     pub begins: Option<u64>,
     /// The role of the code in a runtime's barriers, if it has one.
     pub runtime: Option<InRuntime>,
+}
+
+impl Called {
+    /// The name of the critical section of OpenMP that a thread enters by the call. `given`: the values
+    /// of [`Self::hands`].
+    pub fn section(&self, process: Option<u32>, given: &[Option<u64>]) -> Option<String> {
+        let of_thread = || match given {
+            [Some(lock)] if self.is_of_section() => criticals::name(process?, *lock),
+            _ => None,
+        };
+        self.enters.clone().or_else(of_thread)
+    }
+
+    /// Whether the call enters a critical section of LLVM's OpenMP.
+    pub fn is_of_section(&self) -> bool {
+        self.calls.as_deref().is_some_and(is_critical)
+    }
+}
+
+fn is_critical(name: &str) -> bool {
+    name.starts_with(KMP_CRITICAL)
 }
 
 /// The role of code in the barriers of a runtime.
@@ -143,29 +169,30 @@ impl Resolver {
             .then(|| self.modules[module].called_by(offset))
             .flatten();
         let begins = self.begins(module, vaddr);
-        let is_critical = |name: &String| name.starts_with(KMP_CRITICAL);
-        let section = || {
-            let module = &self.modules[module];
-            let (image, start) = (module.image(), begins?);
-            let length = offset.checked_sub(start)?;
-            let code = code_at(image, &module.segments, start, length)?;
-            let lock = address_passed(code.bytes, start, offset, ARGUMENTS[2])?;
-            criticals::name_in(image, lock)
+        let code = || {
+            let start = begins?;
+            Some((start, file.unwind()?.code(start)?.to_vec()))
         };
-        let hands = calls.as_deref().and_then(messages::arguments);
-        let hands = hands.map_or_else(Vec::new, |numbers| {
-            let code = begins.and_then(|start| {
-                let unwind = file.unwind()?;
-                Some((start, unwind.code(start)?.to_vec()))
-            });
+        let mut enters = None;
+        let hands = if calls.as_deref().is_some_and(is_critical) {
+            let lock = ARGUMENTS[2];
+            let code = code();
+            let code = code.as_ref();
+            let address = code.and_then(|(start, code)| address_handed(code, *start, offset, lock));
+            enters = address.and_then(|lock| criticals::name_in(file.image(), lock));
+            let unknown = code.filter(|_| address.is_none());
+            let of_thread = unknown.and_then(|(start, code)| handed(code, *start, offset, lock));
+            Vec::from_iter(of_thread.map(Some))
+        } else if let Some(numbers) = calls.as_deref().and_then(messages::arguments) {
+            let code = code();
             let of = |number: usize| {
                 let (start, code) = code.as_ref()?;
                 handed(code, *start, offset, ARGUMENTS[number])
             };
             numbers.into_iter().map(of).collect()
-        });
-        let enters = calls.as_ref().filter(|name| is_critical(name));
-        let enters = enters.and_then(|_| section());
+        } else {
+            Vec::new()
+        };
         Called {
             enters,
             binary: short(&file.shown.to_string_lossy()).to_owned(),
@@ -196,10 +223,17 @@ impl Resolver {
         let place = |offset: u64| self.modules[module].vaddr(offset);
         let is_inside =
             |point: &&Point| place(point.entry_offset).is_some_and(|at| function.contains(&at));
-        let waits = file
-            .points
-            .iter()
-            .find(|point| point.function == Function::TeamEnd && is_inside(point));
+        // The jump to the function that waits may have the probe instead of that function.
+        let goes_there = |point: &&Point| {
+            let at = place(point.entry_offset)?;
+            let code = code_at(unwind.image(), unwind.segments(), at, LONGEST_JUMP)?;
+            let jump = decode(code.bytes, at).next()?;
+            let go = transfer(&jump).filter(|go| go.returns.is_none())?;
+            (go.to == function.start).then_some(())
+        };
+        let waits = file.points.iter().find(|point| {
+            point.function == Function::TeamEnd && (is_inside(point) || goes_there(point).is_some())
+        });
         let of = |kind: fn(&Point) -> bool| file.points.iter().filter(move |point| kind(point));
         let mut kmp = of(|point| matches!(point.function, Function::Kmp(_))).filter_map(|point| {
             let Function::Kmp(kmp) = point.function else {

@@ -84,14 +84,16 @@ impl Resolver {
     fn region(&self, file: usize, behind: u64) -> Option<(String, u64)> {
         let module = &self.modules[file];
         let unwind = module.file.unwind()?;
-        let start = unwind.function(behind.checked_sub(1)?)?.start;
-        let code = code_at(unwind.image(), unwind.segments(), start, behind - start)?;
+        let function = unwind.function(behind.checked_sub(1)?)?;
+        let (start, length) = (function.start, function.end - function.start);
+        let code = code_at(unwind.image(), unwind.segments(), start, length)?;
         let name = module.called_by(behind).or_else(|| {
-            let last = arch::decode(code.bytes, start).last()?;
+            let mut all = arch::decode(code.bytes, start);
+            let last = all.find(|instruction| instruction.next() == behind)?;
             module.stub_at(transfer(&last)?.to)
         })?;
         let argument = *arch::ARGUMENTS.get(runtimes::regions::argument(&name)?)?;
-        let region = arch::address_passed(code.bytes, start, behind, argument)?;
+        let region = arch::address_handed(code.bytes, start, behind, argument)?;
         Some((name, region))
     }
 }

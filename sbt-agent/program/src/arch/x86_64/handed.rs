@@ -8,7 +8,10 @@ use iced_x86::{
     OpKind, UsedMemory,
 };
 
-use super::registers::{FRAME, KEPT, Register, STACK};
+use super::{
+    instruction::Access,
+    registers::{FRAME, KEPT, Register, STACK},
+};
 
 /// Where the argument of a call is found while the call goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,57 @@ pub enum Handed {
 /// `start`. Only what has been put there since the last place to which the function jumps is known;
 /// `None` for values that are computed, or that something may have changed since.
 pub fn handed(code: &[u8], start: u64, next: u64, argument: Register) -> Option<Handed> {
+    at_transfer(code, start, next, argument)
+        .filter(|(_, is_call)| *is_call)?
+        .0
+}
+
+/// The address in a register at the call, or the jump to another function, that ends at `next`, in the
+/// whole code of a function that begins at `start`. `None` if the code that leads there may have put one
+/// of several there.
+pub fn address_handed(code: &[u8], start: u64, next: u64, argument: Register) -> Option<u64> {
+    match at_transfer(code, start, next, argument)?.0? {
+        Handed::Address(address) => Some(address),
+        Handed::Number(number) => Some(number).filter(|number| *number != 0),
+        Handed::Kept(register) => only_address(code, start, register),
+        Handed::OnStack(..) => None,
+    }
+}
+
+/// The address that a register has throughout a function: all that the function ever puts there, before
+/// it gives the caller's value back.
+fn only_address(code: &[u8], start: u64, register: Register) -> Option<u64> {
+    let none = HashMap::new();
+    let mut factory = InstructionInfoFactory::new();
+    let mut only = None;
+    let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    for instruction in decoder {
+        let mut used = factory.info(&instruction).used_registers().iter();
+        let writes = used.any(|used| {
+            used.register().full_register() == register && Access::of(used.access()).writes
+        });
+        if !writes || instruction.mnemonic() == Mnemonic::Pop {
+            continue;
+        }
+        let (Handed::Address(address) | Handed::Number(address)) = value(&instruction, &none)?
+        else {
+            return None;
+        };
+        if only.is_some_and(|only| only != address) {
+            return None;
+        }
+        only = Some(address);
+    }
+    only.filter(|address| *address != 0)
+}
+
+/// The argument at a call, or at a jump, as for [`handed`]; and whether it is a call.
+fn at_transfer(
+    code: &[u8],
+    start: u64,
+    next: u64,
+    argument: Register,
+) -> Option<(Option<Handed>, bool)> {
     let targets = targets(code, start);
     let mut factory = InstructionInfoFactory::new();
     let mut held: HashMap<Register, Handed> = HashMap::new();
@@ -40,12 +94,18 @@ pub fn handed(code: &[u8], start: u64, next: u64, argument: Register) -> Option<
         }
         let is_call = instruction.mnemonic() == Mnemonic::Call;
         if instruction.next_ip() == next {
-            let known = held.get(&argument).copied().filter(|_| is_call);
             let as_it_is = KEPT.contains(&argument).then_some(Handed::Kept(argument));
-            return known.or_else(|| as_it_is.filter(|_| is_call));
+            let goes = is_call || instruction.mnemonic() == Mnemonic::Jmp;
+            return goes.then(|| (held.get(&argument).copied().or(as_it_is), is_call));
+        }
+        if is_call {
+            // A called function may change the stack through pointers, and most registers.
+            held.retain(|register, value| {
+                KEPT.contains(register) && !matches!(value, Handed::OnStack(..))
+            });
+            continue;
         }
         if instruction.flow_control() != FlowControl::Next {
-            // A called function may change the stack through pointers.
             held.clear();
             continue;
         }
@@ -217,6 +277,72 @@ mod tests {
         let code = [&TAG[..], &CALL, &back].concat();
         let next = START + (TAG.len() + CALL.len()) as u64;
         assert_eq!(handed(&code, START, next, Register::R8), None);
+    }
+
+    /// What clang 14 makes of two threads that enter `alpha` and `beta` in opposite orders: the code for
+    /// the second section of both is one.
+    #[test]
+    fn ways_that_meet_at_a_call() {
+        let code = [
+            0x85, 0xc0, 0x74, 0x35, // test %eax,%eax; je other
+            0x4c, 0x8d, 0x35, 0x31, 0x2b, 0, 0, // lea 0x2b31(%rip),%r14
+            0x4c, 0x8d, 0x3d, 0x52, 0x2e, 0, 0, // lea alpha(%rip),%r15
+            0x4c, 0x89, 0xf7, 0x89, 0xde, // mov %r14,%rdi; mov %ebx,%esi
+            0x4c, 0x89, 0xfa, // mov %r15,%rdx
+            0xe8, 0x25, 0xfe, 0xff, 0xff, // call __kmpc_critical
+            0xbf, 0xa0, 0x86, 0x01, 0x00, // mov $0x186a0,%edi
+            0xe8, 0x6b, 0xfe, 0xff, 0xff, // call usleep
+            0x4c, 0x8d, 0x25, 0x24, 0x2b, 0, 0, // lea 0x2b24(%rip),%r12
+            0x4c, 0x8d, 0x2d, 0x4d, 0x2e, 0, 0, // lea beta(%rip),%r13
+            0xeb, 0x33, // jmp both
+            0x4c, 0x8d, 0x35, 0x2c, 0x2b, 0, 0, // other: lea 0x2b2c(%rip),%r14
+            0x4c, 0x8d, 0x3d, 0x3d, 0x2e, 0, 0, // lea beta(%rip),%r15
+            0x4c, 0x89, 0xf7, 0x89, 0xde, // mov %r14,%rdi; mov %ebx,%esi
+            0x4c, 0x89, 0xfa, // mov %r15,%rdx
+            0xe8, 0xf0, 0xfd, 0xff, 0xff, // call __kmpc_critical
+            0xbf, 0xa0, 0x86, 0x01, 0x00, // mov $0x186a0,%edi
+            0xe8, 0x36, 0xfe, 0xff, 0xff, // call usleep
+            0x4c, 0x8d, 0x25, 0x1f, 0x2b, 0, 0, // lea 0x2b1f(%rip),%r12
+            0x4c, 0x8d, 0x2d, 0xf8, 0x2d, 0, 0, // lea alpha(%rip),%r13
+            0x4c, 0x89, 0xe7, 0x89, 0xde, // both: mov %r12,%rdi; mov %ebx,%esi
+            0x4c, 0x89, 0xea, // mov %r13,%rdx
+            0xe8, 0xcb, 0xfd, 0xff, 0xff, // call __kmpc_critical
+        ];
+        // As in the file.
+        let start = 0x11fc;
+        let lock = |next| address_handed(&code, start, next, Register::RDX);
+        let (alpha, beta) = (0x4060, 0x4080);
+        assert_eq!(lock(0x121b), Some(alpha));
+        assert_eq!(lock(0x1250), Some(beta));
+        assert_eq!(lock(0x1275), None);
+        let of_thread = handed(&code, start, 0x1275, Register::RDX);
+        assert_eq!(of_thread, Some(Handed::Kept(Register::R13)));
+        // Not the end of a call.
+        assert_eq!(lock(0x1218), None);
+    }
+
+    #[test]
+    fn an_address_put_aside_before_a_loop() {
+        let aside = [0x48, 0x8d, 0x1d, 0x10, 0, 0, 0]; // lea 0x10(%rip),%rbx
+        let back = [0x48, 0x89, 0xdf]; // mov %rbx,%rdi
+        let again = [0x75, 0xf6]; // jne to the move
+        let pop = [0x5b]; // pop %rbx
+        let other = [0x48, 0x8b, 0x18]; // mov (%rax),%rbx
+        let at = |parts: &[&[u8]]| {
+            let code = parts.concat();
+            let next = START + (aside.len() + back.len() + CALL.len()) as u64;
+            address_handed(&code, START, next, Register::RDI)
+        };
+        let address = Some(START + 7 + 0x10);
+        assert_eq!(at(&[&aside, &back, &CALL, &again, &pop]), address);
+        assert_eq!(at(&[&aside, &back, &CALL, &again, &other]), None);
+        // The last act of a function is a jump.
+        let jump = [0xe9, 0, 0, 0, 0];
+        assert_eq!(at(&[&aside, &back, &jump]), address);
+        // Kept by the function that is called in between.
+        let code = [&aside[..], &CALL, &back, &CALL].concat();
+        let of = |register| handed(&code, START, START + code.len() as u64, register);
+        assert_eq!(of(Register::RDI), address.map(Handed::Address));
     }
 
     #[test]

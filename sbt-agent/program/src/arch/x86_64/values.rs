@@ -1,12 +1,15 @@
 //! The content of registers after a stretch of code, as far as it matters for finding the team of a
 //! thread of LLVM's OpenMP.
 
+mod slots;
+
 use iced_x86::{FlowControl, Mnemonic, OpKind};
 
 use super::{
     instruction::Instruction,
     registers::{ARGUMENTS, OTHER_VOLATILE, Register},
 };
+use slots::Slots;
 
 /// The known content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,43 +46,49 @@ pub enum Value {
     },
 }
 
-/// The known contents of the registers. Jumps are not followed: after code with jumps, the contents
-/// hold if no jump was taken.
-pub struct Values(Vec<(Register, Value)>);
+/// The known contents of the registers, also of those that were put aside in the function's frame. Jumps
+/// are not followed: after code with jumps, the contents hold if no jump was taken.
+pub struct Values {
+    known: Vec<(Register, Value)>,
+    slots: Slots,
+}
 
 impl Values {
     /// The registers at the beginning of a function.
     pub fn at_entry() -> Self {
         let arguments = ARGUMENTS.iter();
-        Self(
-            arguments
+        Self {
+            known: arguments
                 .map(|register| (*register, Value::Argument(*register)))
                 .collect(),
-        )
+            slots: Slots::at_entry(),
+        }
     }
 
     /// The value of a register, if known.
     pub fn of(&self, register: Register) -> Option<Value> {
         let register = register.full_register();
-        let known = self.0.iter().find(|(known, _)| *known == register)?;
+        let known = self.known.iter().find(|(known, _)| *known == register)?;
         Some(known.1)
     }
 
     /// Executes an instruction.
     pub fn step(&mut self, instruction: &Instruction) {
         let result = self.result(&instruction.0);
+        let second = self.of(instruction.0.op1_register());
+        self.slots.step(&instruction.0, second);
         if instruction.0.flow_control() == FlowControl::Call
             || instruction.0.flow_control() == FlowControl::IndirectCall
         {
-            self.0
+            self.known
                 .retain(|(known, _)| !ARGUMENTS.contains(known) && !OTHER_VOLATILE.contains(known));
             return;
         }
-        self.0.retain(|(known, _)| !instruction.writes(*known));
+        self.known.retain(|(known, _)| !instruction.writes(*known));
         if let Some(value) = result {
             let register = instruction.0.op0_register().full_register();
-            self.0.retain(|(known, _)| *known != register);
-            self.0.push((register, value));
+            self.known.retain(|(known, _)| *known != register);
+            self.known.push((register, value));
         }
     }
 
@@ -102,7 +111,11 @@ impl Values {
             Mnemonic::Mov | Mnemonic::Movsxd if from == OpKind::Register => {
                 self.of(instruction.op1_register())
             }
-            Mnemonic::Mov if from == OpKind::Memory => self.loaded(instruction),
+            Mnemonic::Mov | Mnemonic::Movsxd if from == OpKind::Memory => {
+                let aside = self.slots.loaded(instruction);
+                let is_move = instruction.mnemonic() == Mnemonic::Mov;
+                aside.or_else(|| self.loaded(instruction).filter(|_| is_move))
+            }
             Mnemonic::Mov => Some(Value::Number(instruction.immediate(1))),
             _ => None,
         }
@@ -156,3 +169,7 @@ fn is_absolute(instruction: &iced_x86::Instruction) -> bool {
     instruction.memory_index() == Register::None
         && (base == Register::RIP || base == Register::None)
 }
+
+#[cfg(test)]
+#[path = "values/tests.rs"]
+mod tests;
