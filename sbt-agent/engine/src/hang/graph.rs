@@ -5,6 +5,7 @@ use super::{
     names::View,
     once,
     scene::{Doing, Holder, ThreadId, WaitFor},
+    signals,
     words::sleeps,
 };
 
@@ -28,6 +29,8 @@ pub enum Need {
     Never,
     /// The thread goes round in a loop that nothing ends.
     NoEnd,
+    /// The thread waits for a handler of a signal to run, and its process has none.
+    NoHandler,
 }
 
 /// Who waits for whom. Threads and barriers are indices into the scene.
@@ -175,7 +178,7 @@ impl<'a, 'v> Graph<'a, 'v> {
                                 *goes && other != at && self.is_near(at, other)
                             }),
                             Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
-                            Need::TheDead | Need::Never | Need::NoEnd => false,
+                            Need::TheDead | Need::Never | Need::NoEnd | Need::NoHandler => false,
                         };
             }
             if goes == before {
@@ -284,6 +287,7 @@ fn need(view: &View, at: usize) -> Need {
     let held_by = |id: ThreadId| view.index(id).map_or(Need::Nothing, Need::Thread);
     match &view.thread(at).doing {
         Doing::Ended => Need::Never,
+        Doing::Call { .. } if signals::nothing_ends(view, at) => Need::NoHandler,
         Doing::Running
         | Doing::Call { .. }
         | Doing::Stopped

@@ -187,11 +187,14 @@ fn tail(graph: &Graph, finding: &Finding) -> &'static str {
         let doing = &graph.view.thread(root).doing;
         matches!(doing, Doing::Waiting(WaitFor::Memory { .. }))
     });
+    let is_deaf = root.is_some_and(|root| graph.need(root) == Need::NoHandler);
     match (finding.because, finding.for_ever) {
         (Some(HangCause::Cycle), true) => ": they wait for each other for ever",
         (Some(HangCause::Cycle), false) => ": they wait for each other",
         (Some(HangCause::OwnLock), _) => ", for ever",
         (Some(HangCause::HolderGone), _) => ", and nobody will unlock it",
+        // The words on that thread say why nobody wakes it.
+        (Some(HangCause::NobodyWakes), _) if is_deaf => "",
         (Some(HangCause::NobodyWakes), _) if is_memory => {
             ", and no thread is left that could change it"
         }
@@ -344,6 +347,10 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     let arrived = absent.arrived;
     let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
     let is_above_all = finding.because == Some(HangCause::CountTooLarge);
+    let deaf = absent.spare.iter().copied();
+    let deaf: Vec<usize> = deaf
+        .filter(|thread| graph.need(*thread) == Need::NoHandler)
+        .collect();
     let why = match (is_above_all, all_live(graph, at)) {
         (true, true) => format!(
             "no more than {ever} have ever come there, and no thread of the process has ended: the \
@@ -359,13 +366,18 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
             format!("{whole} has ended without coming, or the count is too large")
         }
     };
+    let why = match deaf.as_slice() {
+        [] => why,
+        [_] => format!("{} is to come, or {why}", names_of(graph, &deaf)),
+        _ => format!("one of {} is to come, or {why}", names_of(graph, &deaf)),
+    };
     let spare: Vec<String> = absent
         .spare
         .iter()
         .take(2)
         .map(|thread| {
             let story = match graph.need(*thread) {
-                Need::Thread(_) => story(graph, *thread, Some(at)),
+                Need::Thread(_) | Need::NoHandler => story(graph, *thread, Some(at)),
                 _ => does(view, *thread),
             };
             format!("{} {story}", view.name(*thread))
@@ -449,6 +461,12 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return spinners::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
     }
     let name = view.name(lead);
+    let end = super::end::end(graph, lead, None);
+    let is_deaf = graph.need(end.root) == Need::NoHandler;
+    if finding.because == Some(HangCause::NobodyWakes) && is_deaf {
+        let others = unwoken::same_wait(graph, finding);
+        return format!("{name} {}{others}", story(graph, lead, None));
+    }
     if finding.because == Some(HangCause::NobodyWakes) {
         let others = unwoken::same_wait(graph, finding);
         let left = match &view.thread(lead).doing {
@@ -467,8 +485,9 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
             }
         };
         return format!(
-            "{name} {}, and {left}{others}{}{}",
+            "{name} {}, and {left}{others}{}{}{}",
             story(graph, lead, None),
+            unwoken::waits_for_handlers(graph, lead),
             unwoken::waits_for_its_lock(graph, lead),
             unwoken::of_parent(graph, lead)
         );

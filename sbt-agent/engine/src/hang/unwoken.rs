@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{
     finding::Finding,
-    graph::Graph,
+    graph::{Graph, Need},
     scene::{Doing, Holder, ThreadId, WaitFor},
-    words::{MOST_NAMES, does, in_place, is_file_lock, names_of},
+    words::{MOST_NAMES, does, in_place, is_file_lock, names_of, story},
 };
 
 /// Names the other threads that nobody wakes. Also says what each waits for and where, unless it waits
@@ -86,6 +86,29 @@ pub fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
             in_place(view, other)
         )
     })
+}
+
+/// Names the threads of the process of the thread `at` that wait for handlers of signals, which the process
+/// does not have: one of them might have woken the thread. Empty if there are none.
+pub fn waits_for_handlers(graph: &Graph, at: usize) -> String {
+    let view = graph.view;
+    let near = |other: &usize| view.thread(*other).id.process == view.thread(at).id.process;
+    let deaf = (0..view.scene.threads.len())
+        .filter(near)
+        .filter(|other| graph.need(*other) == Need::NoHandler);
+    let deaf: Vec<usize> = deaf.collect();
+    match deaf.as_slice() {
+        [] => String::new(),
+        [one, ..] => format!(
+            "; {} {}",
+            names_of(graph, &deaf),
+            if deaf.len() == 1 {
+                story(graph, *one, None)
+            } else {
+                "wait for signals, and the process handles none".into()
+            }
+        ),
+    }
 }
 
 /// Says that a pipe or socket has no other end at which something could happen.

@@ -390,6 +390,11 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
             };
             (text, None)
         }
+        Need::NoHandler => {
+            let text = does(view, at);
+            let why = ", and the process handles no signal";
+            (format!("{text}{}{why}", in_place(view, at)), None)
+        }
         Need::AnyOf if graph.next(at).len() == 1 => {
             let other = graph.next(at)[0];
             (from(view, at, other, first), Some(other))

@@ -142,6 +142,32 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
 }
 
 #[test]
+fn without_a_handler_nobody_comes_out_of_a_wait_for_signals() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4])
+        .worker(3, call("pause", ""), "idle hangs.c:50");
+    seen.0.processes.push(process(PROCESS));
+    assert_eq!(seen.hang().kind, HangKind::Unclear);
+    seen.0.processes[0].handles_none = true;
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::NobodyWakes),
+        "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits in pause(), in \
+         idle() hangs.c:50, and the process handles no signal",
+    );
+    // The first thread may have other things to do than to come.
+    seen.0.threads.pop();
+    seen.of(0).doing = call("pause", "");
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::FewerAlive),
+        "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and no other \
+         can come (main waits in pause(), in main() hangs.c:90, and the process handles no signal): main \
+         is to come, or a thread has ended without coming, or the count is too large",
+    );
+}
+
+#[test]
 fn who_waits_for_the_end_of_one_that_waits_for_it() {
     let mut seen = Seen::new();
     seen.of(0).doing = call("pause", "");
