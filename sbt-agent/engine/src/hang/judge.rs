@@ -13,7 +13,10 @@ use super::{
     scene::{Doing, Scene, WaitFor},
     sentence, signals, spinners, team, threads,
 };
-use crate::report::{HangAlsoReport, HangCause, HangReport};
+use crate::{
+    event::Kind,
+    report::{HangAlsoReport, HangCause, HangReport},
+};
 
 /// What stands still in a scene; `None` if no thread waits at a barrier, and no threads wait for
 /// each other. Merely slow barriers are reported too: see [`HangReport::kind`].
@@ -193,6 +196,8 @@ fn too_few(graph: &Graph, at: usize) -> HangCause {
     let seen = &graph.view.scene.barriers[at];
     let ever = seen.past.as_ref().map(|past| past.members.len());
     match (ever, seen.participants) {
+        // The runtime itself says how many threads meet there.
+        _ if matches!(seen.kind, Kind::Gomp | Kind::Kmp) => HangCause::FewerAlive,
         (Some(ever), Some(count)) if ever < count as usize => HangCause::CountTooLarge,
         _ => HangCause::FewerAlive,
     }

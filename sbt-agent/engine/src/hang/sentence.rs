@@ -300,12 +300,18 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
         Some(count) => format!("{missing} of {count} threads {verb} missing"),
         None => "it is not known who is missing".into(),
     };
-    let ended = if all_live(graph, at) {
-        String::new()
-    } else {
-        format!("or {whole} has ended without coming, ")
+    let or = match (
+        counts_itself(view.scene.barriers[at].kind),
+        all_live(graph, at),
+    ) {
+        (true, true) => "another thread of the team is".into(),
+        (true, false) => format!("{whole} has ended without coming"),
+        (false, true) => "the count is too large".into(),
+        (false, false) => {
+            format!("{whole} has ended without coming, or the count is too large")
+        }
     };
-    format!("{of} at {name}{since}: either {who}, {ended}or the count is too large")
+    format!("{of} at {name}{since}: either {who}, or {or}")
 }
 
 /// Whether it is known that no thread which may come to a barrier has ended, as far as threads of the
@@ -345,32 +351,7 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     let since = since(graph, at);
     let have = if absent.arrived == 1 { "is" } else { "are" };
     let arrived = absent.arrived;
-    let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
-    let is_above_all = finding.because == Some(HangCause::CountTooLarge);
-    let deaf = absent.spare.iter().copied();
-    let deaf: Vec<usize> = deaf
-        .filter(|thread| graph.need(*thread) == Need::NoHandler)
-        .collect();
-    let why = match (is_above_all, all_live(graph, at)) {
-        (true, true) => format!(
-            "no more than {ever} have ever come there, and no thread of the process has ended: the \
-             count is too large"
-        ),
-        (true, false) => format!(
-            "no more than {ever} have ever come there: the count is too large, or a thread ended \
-             before it came"
-        ),
-        (false, true) => "the count is too large: no thread of the process has ended".into(),
-        (false, false) => {
-            let whole = whole(graph, at);
-            format!("{whole} has ended without coming, or the count is too large")
-        }
-    };
-    let why = match deaf.as_slice() {
-        [] => why,
-        [_] => format!("{} is to come, or {why}", names_of(graph, &deaf)),
-        _ => format!("one of {} is to come, or {why}", names_of(graph, &deaf)),
-    };
+    let why = why_too_few(graph, finding, at, absent);
     let spare: Vec<String> = absent
         .spare
         .iter()
@@ -408,6 +389,45 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     )
 }
 
+/// Why too few threads come to a barrier, as far as it is known.
+fn why_too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
+    let seen = &graph.view.scene.barriers[at];
+    let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
+    let is_above_all = finding.because == Some(HangCause::CountTooLarge);
+    let all_live = all_live(graph, at);
+    let whole = whole(graph, at);
+    let why = match (is_above_all, all_live) {
+        _ if counts_itself(seen.kind) && all_live => {
+            "which thread of the team is missing is not known".into()
+        }
+        _ if counts_itself(seen.kind) => format!("{whole} has ended without coming"),
+        (true, true) => format!(
+            "no more than {ever} have ever come there, and no thread of the process has ended: the \
+             count is too large"
+        ),
+        (true, false) => format!(
+            "no more than {ever} have ever come there: the count is too large, or a thread ended \
+             before it came"
+        ),
+        (false, true) => "the count is too large: no thread of the process has ended".into(),
+        (false, false) => format!("{whole} has ended without coming, or the count is too large"),
+    };
+    let deaf = absent.spare.iter().copied();
+    let deaf: Vec<usize> = deaf
+        .filter(|thread| graph.need(*thread) == Need::NoHandler)
+        .collect();
+    match deaf.as_slice() {
+        [] => why,
+        [_] => format!("{} is to come, or {why}", names_of(graph, &deaf)),
+        _ => format!("one of {} is to come, or {why}", names_of(graph, &deaf)),
+    }
+}
+
+/// Whether a runtime itself says how many threads meet at its barriers, so that the number is right.
+const fn counts_itself(kind: Kind) -> bool {
+    matches!(kind, Kind::Gomp | Kind::Kmp)
+}
+
 fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
     let name = graph.view.barrier(at, &absent.waiting);
     let count = graph.view.scene.barriers[at].participants.unwrap_or(0);
@@ -415,7 +435,7 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
     let since = since(graph, at);
     // A program cannot write to the barriers of a team.
     let why = match graph.view.scene.barriers[at].kind {
-        Kind::Gomp | Kind::Kmp => {
+        kind if counts_itself(kind) => {
             "they stand at different barriers of their team, or one of them executes a task there"
         }
         _ => {

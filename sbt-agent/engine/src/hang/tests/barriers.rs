@@ -168,6 +168,45 @@ fn without_a_handler_nobody_comes_out_of_a_wait_for_signals() {
 }
 
 #[test]
+fn a_team_of_openmp_has_as_many_threads_as_its_runtime_says() {
+    for kind in [Kind::Gomp, Kind::Kmp] {
+        let mut seen = Seen::new();
+        seen.barrier(4, 40, &[1, 2, 4]);
+        let mut lives = process(PROCESS);
+        lives.has_lost_threads = Some(false);
+        for is_known in [false, true] {
+            seen.0.barriers[0].kind = kind;
+            let ended = if is_known {
+                seen.0.processes.push(lives);
+                "which thread of the team is missing is not known"
+            } else {
+                "a thread has ended without coming"
+            };
+            let text = format!(
+                "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and \
+                 no other can come (main waits for the end of worker-1, which waits at this barrier): \
+                 {ended}"
+            );
+            seen.is(HangKind::Never, Some(HangCause::FewerAlive), &text);
+            let sleep = call("clock_nanosleep", "1 s");
+            seen.thread(9, "watchdog", sleep, "watch hangs.c:12");
+            let text = seen.hang().text;
+            let or = if is_known {
+                "another thread of the team is"
+            } else {
+                ended
+            };
+            assert!(text.ends_with(&format!("is to come, or {or}")), "{text}");
+            seen.0.threads.pop();
+        }
+        // That fewer threads have been seen there says nothing either.
+        seen.watched(9, &[1, 2, 4]);
+        let text = seen.hang().text;
+        assert!(!text.contains("count"), "{text}");
+    }
+}
+
+#[test]
 fn who_waits_for_the_end_of_one_that_waits_for_it() {
     let mut seen = Seen::new();
     seen.of(0).doing = call("pause", "");
