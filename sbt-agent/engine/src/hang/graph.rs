@@ -187,13 +187,18 @@ impl<'a, 'v> Graph<'a, 'v> {
         }
     }
 
-    /// A thread that goes on, and may wake one that waits: one that runs, if there is one, and last those of
-    /// [`Graph::is_sleeper_beside`].
+    /// The first of [`Graph::wakers`].
     pub fn may_wake(&self, waiting: usize) -> Option<usize> {
+        self.wakers(waiting).first().copied()
+    }
+
+    /// The threads that go on, and may wake one that waits: first those that run, and last those of
+    /// [`Graph::is_sleeper_beside`].
+    pub fn wakers(&self, waiting: usize) -> Vec<usize> {
         let near: Vec<usize> = match self.needs[waiting] {
             Need::Anyone => (0..self.needs.len()).collect(),
             Need::AnyOf => self.any_of[waiting].clone(),
-            _ => return None,
+            _ => return Vec::new(),
         };
         // Threads that need others go on only if these do, and maybe only if this one does; so do those
         // that run in a barrier.
@@ -208,11 +213,12 @@ impl<'a, 'v> Graph<'a, 'v> {
         let may =
             |other: &usize| *other != waiting && goes(*other) && self.is_near(waiting, *other);
         let runs = |other: &usize| self.view.thread(*other).doing == Doing::Running;
-        let near = near.into_iter().filter(may);
-        near.min_by_key(|other| {
+        let mut near: Vec<usize> = near.into_iter().filter(may).collect();
+        near.sort_by_key(|other| {
             let sleeps = self.is_sleeper_beside(waiting, *other);
             (!runs(other), sleeps)
-        })
+        });
+        near
     }
 
     /// Whether a thread of the same process as one that waits sleeps for a time only.

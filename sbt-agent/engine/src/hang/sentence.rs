@@ -15,7 +15,7 @@ use super::{
     spinners, team,
     threads::gone_words,
     unwoken,
-    words::{MOST_NAMES, does, in_place, list, names_of, story, there},
+    words::{MOST_NAMES, does, list, names_of, story, there},
 };
 use crate::{event::Kind, report::HangCause, words::time};
 
@@ -84,14 +84,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let name = graph.view.called(gone.id, &gone.name);
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
-    let may_wake = || {
-        let (view, waker) = (graph.view, graph.may_wake(root)?);
-        let (name, does) = (view.name(waker), does(view, waker));
-        Some(format!(
-            "{name} {does}{}, and may wake it",
-            in_place(view, waker)
-        ))
-    };
+    let may_wake = || unwoken::may_be_woken_by(graph, root);
     if finding.grade == Grade::Stuck
         && finding.because.is_none()
         && let Some(waker) = may_wake()

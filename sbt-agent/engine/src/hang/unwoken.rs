@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
+    calls,
     finding::Finding,
     graph::{Graph, Need},
     scene::{Doing, Holder, ThreadId, WaitFor},
@@ -63,6 +64,17 @@ pub fn same_wait(graph: &Graph, finding: &Finding) -> String {
         let _ = write!(text, "; no thread is left that could wake {all}");
     }
     text
+}
+
+/// Says what a thread does that may wake the thread `at`; `None` if there is no such thread.
+pub fn may_be_woken_by(graph: &Graph, at: usize) -> Option<String> {
+    let view = graph.view;
+    let mut wakers = graph.wakers(at).into_iter();
+    // A thread that spins in a call of a runtime waits itself.
+    let waker = wakers.find(|waker| calls::wait(view, *waker).is_none())?;
+    let (name, does) = (view.name(waker), does(view, waker));
+    let place = in_place(view, waker);
+    Some(format!("{name} {does}{place}, and may wake it"))
 }
 
 /// Names a thread that might have woken the thread `at`, but waits for a lock that `at` holds; empty if

@@ -199,6 +199,18 @@ fn who_may_be_woken_by_a_thread_that_goes_on_may_come() {
     let tail = ": helper runs in helper() hangs.c:70 (at each of 5 looks, 99 % of a CPU in 200 ms), and may \
         wake it; it is not known whether it will come";
     assert!(hang.text.ends_with(tail), "{}", hang.text);
+    // A thread that spins in a call of a runtime waits itself: the helper alone may wake another.
+    seen.thread(
+        8,
+        "turn",
+        Doing::Running,
+        "*__kmpc_ordered < helper hangs.c:9",
+    );
+    seen.0.threads.rotate_right(1);
+    assert!(seen.hang().text.ends_with(tail), "{}", seen.hang().text);
+    seen.of(9).stack = stack("*__kmpc_ordered < helper hangs.c:70");
+    let text = seen.hang().text;
+    assert!(!text.contains("may wake it"), "{text}");
     // The lock of a file is held by another process, which sbt does not know.
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
