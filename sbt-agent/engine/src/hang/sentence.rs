@@ -103,14 +103,17 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         if let Some(waker) = may_wake() {
             let _ = write!(text, "{waker}; ");
         }
-        text.push_str(match graph.view.thread(root).doing {
-            Doing::Running if calls::wait(graph.view, root).is_some() => {
-                "it is not known whether it will come"
-            }
-            Doing::Running if graph.view.lacks_cpu(root) => graph.view.without_cpu(),
-            Doing::Running => "slow, or a loop without end; a look cannot tell which",
-            _ => "it is not known whether it will come",
-        });
+        let runs = graph.view.thread(root).doing == Doing::Running;
+        if runs && calls::wait(graph.view, root).is_none() {
+            text.push_str(if graph.view.lacks_cpu(root) {
+                graph.view.without_cpu()
+            } else {
+                "slow, or a loop without end; a look cannot tell which"
+            });
+        } else {
+            let name = graph.view.name(lead);
+            let _ = write!(text, "whether {name} comes is not known");
+        }
     }
     text
 }
@@ -258,7 +261,7 @@ fn gone(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Option<
         let _ = write!(text, "; or {waiting} came once too often");
     }
     if finding.for_ever {
-        text.push_str(", so it can never complete");
+        text.push_str(", so the barrier can never complete");
     }
     Some(text)
 }

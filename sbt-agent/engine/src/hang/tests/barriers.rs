@@ -260,7 +260,7 @@ fn who_used_to_come_and_has_ended() {
         HangKind::Never,
         Some(HangCause::MemberGone),
         "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
-         it has ended, after it came here from meet hangs.c:40 before, so it can never complete",
+         it has ended, after it came here from meet hangs.c:40 before, so the barrier can never complete",
     );
     assert!(hang.certain);
     assert_eq!(hang.still_ns, Some(12_000 * MS));
@@ -515,7 +515,7 @@ fn a_child_that_was_killed() {
         HangKind::Never,
         Some(HangCause::MemberGone),
         "hangs 202 is missing at the barrier at hangs.c:40 (2 of 3 are there, for 5.00 s now): it \
-         has ended with its process 202, so it can never complete",
+         has ended with its process 202, so the barrier can never complete",
     );
 }
 

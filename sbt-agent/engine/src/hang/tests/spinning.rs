@@ -95,7 +95,7 @@ fn a_thread_that_spins_at_a_lock_is_not_said_to_run() {
         "{text}"
     );
     assert!(
-        text.ends_with("it is not known whether it will come"),
+        text.ends_with("whether worker-2 comes is not known"),
         "{text}"
     );
 }
