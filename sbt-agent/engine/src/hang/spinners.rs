@@ -174,7 +174,14 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         .collect();
     let others = finding.who.iter().filter(|at| wait(view, **at).is_none());
     let others: Vec<String> = others
-        .map(|at| format!("{} {}", view.name(*at), does(view, *at)))
+        .map(|at| {
+            format!(
+                "{} {}{}",
+                view.name(*at),
+                does(view, *at),
+                in_place(view, *at)
+            )
+        })
         .collect();
     let end = match (others.is_empty(), finding.who.len()) {
         (false, _) => String::new(),
