@@ -144,16 +144,26 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
     }
     ends.sort_by_key(|(thread, _)| *thread);
     ends.dedup();
-    let sizes: Vec<usize> = either.iter().map(|(.., threads)| threads.len()).collect();
-    let at_end = seen.at_end.map(|threads| threads as usize);
-    let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
-    let chosen = left.map(|left| only_choice(&sizes, left));
     let has_inside = !inside.is_empty();
     // The thread that began the region waits for its end in the user's code, as it seems.
     let is_first = |threads: &[usize]| {
         let all = |at: &usize| view.thread(*at).id.thread == view.thread(*at).id.process;
         threads.len() == 1 && threads.iter().all(all)
     };
+    // Only the thread that has begun the region waits for its end in the user's code. If the first thread of
+    // the process is in the team, it has begun the region; else any thread that is alone at its line may have.
+    let of_first = |at: &usize| is_first(&[*at]);
+    let has_first = graph.absent[at].waiting.iter().any(of_first);
+    let may_end = |is_own: bool, threads: &[usize]| {
+        !is_own || is_first(threads) || !has_first && threads.len() == 1
+    };
+    let sizes: Vec<(usize, bool)> = either
+        .iter()
+        .map(|(_, is_own, threads)| (threads.len(), may_end(*is_own, threads)))
+        .collect();
+    let at_end = seen.at_end.map(|threads| threads as usize);
+    let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
+    let chosen = left.map(|left| only_choice(&sizes, left));
     for (number, (from, is_own, threads)) in either.into_iter().enumerate() {
         let is_end = match chosen {
             Some(chosen) => chosen.is_none_or(|chosen| chosen >> number & 1 == 1),
@@ -177,17 +187,19 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
 const MOST_GROUPS: usize = 12;
 
 /// The only choice among groups of these sizes that has this sum, as a set of bits; `None` if there
-/// are several, or none.
-fn only_choice(sizes: &[usize], sum: usize) -> Option<usize> {
+/// are several, or none. Chosen are only groups that are marked with `true`.
+fn only_choice(sizes: &[(usize, bool)], sum: usize) -> Option<usize> {
     let count = sizes.len();
     if count > MOST_GROUPS {
         return None;
     }
-    let size = |choice: usize| -> usize {
+    let fits = |choice: &usize| {
         let chosen = (0..count).filter(|number| choice >> number & 1 == 1);
-        chosen.map(|number| sizes[number]).sum()
+        let chosen: Vec<(usize, bool)> = chosen.map(|number| sizes[number]).collect();
+        let size: usize = chosen.iter().map(|(size, _)| size).sum();
+        size == sum && chosen.iter().all(|(_, may)| *may)
     };
-    let mut fitting = (0..1_usize << count).filter(|choice| size(*choice) == sum);
+    let mut fitting = (0..1_usize << count).filter(fits);
     let first = fitting.next()?;
     fitting.next().is_none().then_some(first)
 }
@@ -302,12 +314,14 @@ mod tests {
 
     #[test]
     fn groups_are_told_apart_by_their_sizes() {
-        assert_eq!(only_choice(&[2, 1], 1), Some(0b10));
-        assert_eq!(only_choice(&[2, 1], 3), Some(0b11));
-        assert_eq!(only_choice(&[2, 1], 0), Some(0));
+        let any = |sizes: &[usize]| sizes.iter().map(|size| (*size, true)).collect::<Vec<_>>();
+        assert_eq!(only_choice(&any(&[2, 1]), 1), Some(0b10));
+        assert_eq!(only_choice(&any(&[2, 1]), 3), Some(0b11));
+        assert_eq!(only_choice(&any(&[2, 1]), 0), Some(0));
         // Two groups of one size, and a sum that none has.
-        assert_eq!(only_choice(&[1, 1], 1), None);
-        assert_eq!(only_choice(&[2, 2], 1), None);
-        assert_eq!(only_choice(&[1; MOST_GROUPS + 1], 1), None);
+        assert_eq!(only_choice(&any(&[1, 1]), 1), None);
+        assert_eq!(only_choice(&[(1, false), (1, true)], 1), Some(0b10));
+        assert_eq!(only_choice(&any(&[2, 2]), 1), None);
+        assert_eq!(only_choice(&any(&[1; MOST_GROUPS + 1]), 1), None);
     }
 }

@@ -233,6 +233,45 @@ fn the_memory_of_a_team_tells_who_is_at_its_end() {
 }
 
 #[test]
+fn only_who_began_a_region_waits_for_its_end_at_a_line() {
+    let mut seen = of(&[(Doing::Waiting(WaitFor::Barrier(0)), "")]);
+    seen.barrier(3, 40, &[1, 2]).watched(9, &[0, 1, 2]);
+    let barrier = &mut seen.0.barriers[0];
+    barrier.kind = Kind::Gomp;
+    barrier.arrived = None;
+    barrier.at_end = Some(2);
+    barrier.waiting.push(id(0));
+    let members = &mut barrier.past.as_mut().unwrap().members;
+    let sites = ["main a.c:6", "meet a.c:3", "libgomp.so.1.0.0+0x1e2f0"];
+    for (member, site) in members.iter_mut().zip(sites) {
+        member.site = Some(site.into());
+    }
+    for number in 0..3 {
+        // Probes hide the callers.
+        seen.of(number).stack = stack("*gomp_team_barrier_wait");
+        seen.of(number).is_whole = false;
+    }
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with(
+            "worker-1 waits at the barrier at meet a.c:3; main-0 and worker-2 wait at the end of the \
+             parallel region"
+        ),
+        "{text}"
+    );
+    // Of a team that another thread has begun, that is not known.
+    seen.0.barriers[0].participants = Some(2);
+    seen.0.barriers[0].at_end = Some(1);
+    seen.0.barriers[0].waiting.pop();
+    seen.of(0).doing = joins(1);
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with("1 at a barrier inside of the parallel region, 1 at its end"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_main_thread_that_waits_for_its_child_comes_afterwards() {
     let mut seen = of(&[]);
     let waits = Doing::Waiting(WaitFor::Child {
