@@ -435,7 +435,8 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// The other threads of some processes; `None` unless all of these were looked at.
+/// The other threads of some processes, except those that do nothing before another of them does; `None`
+/// unless all of these processes were looked at.
 fn others_of(view: &View, at: usize, processes: &[u32]) -> Option<Vec<usize>> {
     let scene = view.scene;
     let seen = |process: &u32| {
@@ -445,7 +446,8 @@ fn others_of(view: &View, at: usize, processes: &[u32]) -> Option<Vec<usize>> {
     let others = 0..scene.threads.len();
     let of_them = |other: &usize| {
         let thread = view.thread(*other);
-        *other != at && thread.doing != Doing::Ended && processes.contains(&thread.id.process)
+        let acts = thread.doing != Doing::Ended && !view.is_idle(*other);
+        *other != at && acts && processes.contains(&thread.id.process)
     };
     let all = processes.iter().all(seen);
     all.then(|| others.filter(of_them).collect())

@@ -211,7 +211,7 @@ fn locks(graph: &Graph) -> Option<Finding> {
         let is_alone = !matches!(
             need,
             Need::Barrier(_) | Need::Never | Need::NoEnd | Need::NoHandler
-        );
+        ) && !graph.view.is_idle(*at);
         !graph.can_go(*at) && is_alone
     };
     // A thread that only waits until a signal ends the program, and what waits for its end, is no hang.

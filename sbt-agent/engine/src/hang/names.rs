@@ -7,6 +7,7 @@ use super::{
     scene::{
         BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, Section, ThreadId, ThreadSeen, WaitFor,
     },
+    team,
 };
 use crate::{
     event::Kind,
@@ -29,6 +30,8 @@ pub struct View<'a> {
     by_id: HashMap<ThreadId, usize>,
     /// Number of threads with each name.
     called: HashMap<String, usize>,
+    /// Indexed by thread: see [`View::is_idle`].
+    idle: Vec<bool>,
 }
 
 impl<'a> View<'a> {
@@ -57,7 +60,14 @@ impl<'a> View<'a> {
             names,
             by_id,
             called,
+            idle: team::idle(scene),
         }
+    }
+
+    /// Whether it is known that a runtime of OpenMP keeps a thread for the next parallel region, and that none
+    /// has begun.
+    pub fn is_idle(&self, at: usize) -> bool {
+        self.idle[at]
     }
 
     /// The index of the thread with this id.

@@ -147,7 +147,7 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     // A program that does nothing but wait until a signal ends it is no hang. Its threads wake no others,
     // where these wait for something else.
     let ends_deaf = |at: usize| graph.need(end(graph, at, None).root) == Need::NoHandler;
-    let all_deaf = alive().all(ends_deaf);
+    let all_deaf = alive().all(|at| ends_deaf(at) || view.is_idle(at));
     let needs_nobody = |at: &usize| {
         let need = graph.need(*at);
         need == Need::Nothing || !graph.stays(*at) || need == Need::NoHandler && all_deaf

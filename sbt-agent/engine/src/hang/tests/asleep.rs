@@ -130,6 +130,38 @@ fn a_program_that_only_waits_to_be_ended_is_no_hang() {
 }
 
 #[test]
+fn who_waits_for_the_next_parallel_region_is_no_victim() {
+    let mut seen = alone(reads(&[PROCESS]));
+    let futex = Doing::Waiting(WaitFor::Futex {
+        address: 0x5000,
+        shared: false,
+    });
+    for number in [1, 2] {
+        seen.thread(number, "pool", futex.clone(), "*gomp_thread_start");
+        seen.of(number).stack[0].binary = "/usr/lib/libgomp.so.1".into();
+    }
+    let hang = judge(&seen.0).unwrap();
+    let text = "main waits in read() for pipe:[7], in main() a.c:9, and only its own process holds the \
+                other end, where no thread goes on";
+    assert_eq!(hang.text, text);
+    assert_eq!(hang.others[0].does, "waits for the next parallel region");
+    // The region goes on.
+    seen.of(0).stack = stack("fetch a.c:4 < *GOMP_parallel < main a.c:9");
+    let text = seen.hang().text;
+    assert!(
+        text.contains("no thread is left that could wake pool"),
+        "{text}"
+    );
+    seen.of(0).stack = stack("fetch a.c:4");
+    seen.of(0).is_whole = false;
+    let text = seen.hang().text;
+    assert!(
+        text.contains("no thread is left that could wake pool"),
+        "{text}"
+    );
+}
+
+#[test]
 fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
     let mut seen = alone(condvar());
     assert_eq!(
