@@ -65,6 +65,20 @@ fn who_sleeps_while_others_spin_at_a_lock_is_told() {
 }
 
 #[test]
+fn who_sleeps_while_others_want_a_lock_comes_first() {
+    let seen = of(&[
+        (Doing::Running, CRITICAL),
+        (call("clock_nanosleep", "9 s"), "keep a.c:6"),
+        (joins(1), "wait a.c:7"),
+    ]);
+    assert_eq!(
+        asleep_as(&seen.0, &Names::default()).unwrap().text,
+        "worker-1 sleeps in clock_nanosleep() (9 s), in keep() a.c:6; main-0 waits for a critical section, \
+         in add() a.c:9; worker-2 waits for the end of worker-1, in wait() a.c:7"
+    );
+}
+
+#[test]
 fn threads_that_get_a_lock_again_and_again_do_not_hang() {
     let mut seen = of(&[(Doing::Running, CRITICAL), (Doing::Running, CRITICAL)]);
     assert!(asleep_as(&seen.0, &Names::default()).is_some());
