@@ -24,6 +24,7 @@ pub fn of(process: u32) -> ProcessSeen {
         has_timers: timers.is_ok_and(|timers| !timers.trim().is_empty()) || may_ring(process),
         has_handlers: handles_signals(process, &[]),
         may_be_told: handles_signals(process, &[libc::SIGINT]),
+        handles_none: caught(process).is_some_and(handles_none),
         rank: job::rank(process),
         ranks: job::ranks(process),
         has_lost_threads: process::has_lost_threads(process),
@@ -52,8 +53,19 @@ fn language_of(file: &str) -> Option<Language> {
 
 /// Whether an alarm (`alarm`, `setitimer`) may lead to a handler. Whether one is set is not visible.
 fn may_ring(process: u32) -> bool {
-    let caught = Status::of(process).and_then(|status| status.bits("SigCgt"));
-    caught.is_some_and(|caught| caught >> (libc::SIGALRM - 1) & 1 == 1)
+    caught(process).is_some_and(|caught| caught >> (libc::SIGALRM - 1) & 1 == 1)
+}
+
+/// The signals for which a process has handlers; bit 0 is signal 1. `None` if unknown.
+fn caught(process: u32) -> Option<u64> {
+    Status::of(process)?.bits("SigCgt")
+}
+
+/// Whether a process that handles these signals handles none but those of its C library. Signal 34 is
+/// the program's own with glibc, and so counts, although musl keeps it.
+const fn handles_none(caught: u64) -> bool {
+    const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
+    caught & !OF_LIBRARY == 0
 }
 
 /// Whether the process handles a signal other than those that its own faults cause, and those that
@@ -69,11 +81,10 @@ fn handles_signals(process: u32, but: &[i32]) -> bool {
     ];
     /// glibc: `SIGCANCEL` and `SIGSETXID`; musl has one more (`SIGSYNCCALL`).
     const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
-    let caught = Status::of(process).and_then(|status| status.bits("SigCgt"));
     let others = FAULTS.into_iter().chain(OF_LIBRARY);
     let others = others.chain(but.iter().copied());
     let others = others.fold(0, |all, signal| all | 1 << (signal - 1));
-    caught.is_none_or(|caught| caught & !others != 0)
+    caught(process).is_none_or(|caught| caught & !others != 0)
 }
 
 fn is_of_go(process: u32) -> bool {
@@ -88,6 +99,14 @@ fn is_of_go(process: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signals_of_the_c_library_are_not_the_programs() {
+        assert!(handles_none(0));
+        assert!(handles_none(0x1_8000_0000), "glibc cancels threads");
+        assert!(!handles_none(1 << (libc::SIGTERM - 1)));
+        assert!(!handles_none(1 << 33), "SIGRTMIN");
+    }
 
     #[test]
     fn languages_are_known_by_their_files() {

@@ -7,6 +7,7 @@ use super::{
     languages::is_helper,
     names::View,
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
+    signals,
 };
 use crate::{
     event::Kind,
@@ -376,7 +377,7 @@ fn is_in_region(view: &View, index: usize) -> bool {
 fn comes_later(view: &View, index: usize) -> bool {
     let thread = view.thread(index);
     match &thread.doing {
-        _ if is_helper(view, index) => false,
+        _ if is_helper(view, index) || signals::nothing_ends(view, index) => false,
         Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => thread.timed,
         Doing::Waiting(WaitFor::Child { .. }) => true,
         Doing::Call { name, .. } => {

@@ -105,7 +105,12 @@ fn steps(graph: &Graph, from: usize) -> Vec<String> {
                 steps.push(step);
                 Some(other)
             }
-            Need::Nothing | Need::Anyone | Need::AnyOf | Need::Never | Need::NoEnd => {
+            Need::Nothing
+            | Need::Anyone
+            | Need::AnyOf
+            | Need::Never
+            | Need::NoEnd
+            | Need::NoHandler => {
                 if steps.len() > 1 {
                     let last = steps.pop().unwrap_or_default();
                     steps.push(format!("{last}, which {}", does(view, at)));

@@ -128,7 +128,12 @@ fn may_be_woken(graph: &Graph, at: usize) -> bool {
             waker.is_some_and(|waker| !graph.is_sleeper_beside(at, waker))
         }
         Need::Nothing => true,
-        Need::Thread(_) | Need::Barrier(_) | Need::TheDead | Need::Never | Need::NoEnd => false,
+        Need::Thread(_)
+        | Need::Barrier(_)
+        | Need::TheDead
+        | Need::Never
+        | Need::NoEnd
+        | Need::NoHandler => false,
     }
 }
 
@@ -147,6 +152,7 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
     match graph.need(at) {
         Need::TheDead if graph.stays(at) => return (Grade::Lost, Some(HangCause::HolderGone)),
         Need::Never => return (Grade::Lost, Some(HangCause::MemberGone)),
+        Need::NoHandler => return (Grade::Lost, Some(HangCause::NobodyWakes)),
         Need::Barrier(barrier) if !graph.may_go(at) => {
             let gone = !graph.absent[barrier].gone.is_empty();
             let because = if gone {

@@ -5,6 +5,7 @@ use super::{
     names::View,
     once,
     scene::{Doing, Holder, ThreadId, WaitFor},
+    signals,
     words::sleeps,
 };
 
@@ -28,6 +29,8 @@ pub enum Need {
     Never,
     /// The thread goes round in a loop that nothing ends.
     NoEnd,
+    /// The thread waits for a handler of a signal to run, and its process has none.
+    NoHandler,
 }
 
 /// Who waits for whom. Threads and barriers are indices into the scene.
@@ -175,7 +178,7 @@ impl<'a, 'v> Graph<'a, 'v> {
                                 *goes && other != at && self.is_near(at, other)
                             }),
                             Need::AnyOf => self.any_of[at].iter().any(|other| before[*other]),
-                            Need::TheDead | Need::Never | Need::NoEnd => false,
+                            Need::TheDead | Need::Never | Need::NoEnd | Need::NoHandler => false,
                         };
             }
             if goes == before {
@@ -184,13 +187,18 @@ impl<'a, 'v> Graph<'a, 'v> {
         }
     }
 
-    /// A thread that goes on, and may wake one that waits: one that runs, if there is one, and last those of
-    /// [`Graph::is_sleeper_beside`].
+    /// The first of [`Graph::wakers`].
     pub fn may_wake(&self, waiting: usize) -> Option<usize> {
+        self.wakers(waiting).first().copied()
+    }
+
+    /// The threads that go on, and may wake one that waits: first those that run, and last those of
+    /// [`Graph::is_sleeper_beside`].
+    pub fn wakers(&self, waiting: usize) -> Vec<usize> {
         let near: Vec<usize> = match self.needs[waiting] {
             Need::Anyone => (0..self.needs.len()).collect(),
             Need::AnyOf => self.any_of[waiting].clone(),
-            _ => return None,
+            _ => return Vec::new(),
         };
         // Threads that need others go on only if these do, and maybe only if this one does; so do those
         // that run in a barrier.
@@ -205,11 +213,12 @@ impl<'a, 'v> Graph<'a, 'v> {
         let may =
             |other: &usize| *other != waiting && goes(*other) && self.is_near(waiting, *other);
         let runs = |other: &usize| self.view.thread(*other).doing == Doing::Running;
-        let near = near.into_iter().filter(may);
-        near.min_by_key(|other| {
+        let mut near: Vec<usize> = near.into_iter().filter(may).collect();
+        near.sort_by_key(|other| {
             let sleeps = self.is_sleeper_beside(waiting, *other);
             (!runs(other), sleeps)
-        })
+        });
+        near
     }
 
     /// Whether a thread of the same process as one that waits sleeps for a time only.
@@ -284,6 +293,7 @@ fn need(view: &View, at: usize) -> Need {
     let held_by = |id: ThreadId| view.index(id).map_or(Need::Nothing, Need::Thread);
     match &view.thread(at).doing {
         Doing::Ended => Need::Never,
+        Doing::Call { .. } if signals::nothing_ends(view, at) => Need::NoHandler,
         Doing::Running
         | Doing::Call { .. }
         | Doing::Stopped
@@ -425,7 +435,8 @@ fn any_of(view: &View, at: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// The other threads of some processes; `None` unless all of these were looked at.
+/// The other threads of some processes, except those that do nothing before another of them does; `None`
+/// unless all of these processes were looked at.
 fn others_of(view: &View, at: usize, processes: &[u32]) -> Option<Vec<usize>> {
     let scene = view.scene;
     let seen = |process: &u32| {
@@ -435,7 +446,8 @@ fn others_of(view: &View, at: usize, processes: &[u32]) -> Option<Vec<usize>> {
     let others = 0..scene.threads.len();
     let of_them = |other: &usize| {
         let thread = view.thread(*other);
-        *other != at && thread.doing != Doing::Ended && processes.contains(&thread.id.process)
+        let acts = thread.doing != Doing::Ended && !view.is_idle(*other);
+        *other != at && acts && processes.contains(&thread.id.process)
     };
     let all = processes.iter().all(seen);
     all.then(|| others.filter(of_them).collect())

@@ -13,7 +13,10 @@ use super::{
     scene::{Doing, Scene, WaitFor},
     sentence, signals, spinners, team, threads,
 };
-use crate::report::{HangAlsoReport, HangCause, HangReport};
+use crate::{
+    event::Kind,
+    report::{HangAlsoReport, HangCause, HangReport},
+};
 
 /// What stands still in a scene; `None` if no thread waits at a barrier, and no threads wait for
 /// each other. Merely slow barriers are reported too: see [`HangReport::kind`].
@@ -193,6 +196,8 @@ fn too_few(graph: &Graph, at: usize) -> HangCause {
     let seen = &graph.view.scene.barriers[at];
     let ever = seen.past.as_ref().map(|past| past.members.len());
     match (ever, seen.participants) {
+        // The runtime itself says how many threads meet there.
+        _ if matches!(seen.kind, Kind::Gomp | Kind::Kmp) => HangCause::FewerAlive,
         (Some(ever), Some(count)) if ever < count as usize => HangCause::CountTooLarge,
         _ => HangCause::FewerAlive,
     }
@@ -203,19 +208,32 @@ fn locks(graph: &Graph) -> Option<Finding> {
     let threads = || 0..graph.view.scene.threads.len();
     let alone = |at: &usize| {
         let need = graph.need(*at);
-        !graph.can_go(*at) && !matches!(need, Need::Barrier(_) | Need::Never | Need::NoEnd)
+        let is_alone = !matches!(
+            need,
+            Need::Barrier(_) | Need::Never | Need::NoEnd | Need::NoHandler
+        ) && !graph.view.is_idle(*at);
+        !graph.can_go(*at) && is_alone
+    };
+    // A thread that only waits until a signal ends the program, and what waits for its end, is no hang.
+    let is_kept = |at: usize, end: &End| {
+        let for_lock = matches!(
+            graph.view.thread(at).doing,
+            Doing::Waiting(WaitFor::Mutex { .. } | WaitFor::RwLock { .. })
+        );
+        for_lock || graph.need(end.root) != Need::NoHandler
     };
     let all: Vec<(usize, End)> = threads()
         .filter(alone)
         .map(|at| (at, end(graph, at, None)))
         .filter(|(_, end)| !end.elsewhere && end.because.is_some())
         .filter(|(_, end)| !matches!(graph.need(end.root), Need::Barrier(_) | Need::Never))
+        .filter(|(at, end)| is_kept(*at, end))
         .collect();
     // The first of the worst, if possible one that is the cause itself, and for which the program's
     // first thread waits. Who holds the other end of a pipe is known, and who would change a word of
     // memory is not.
     let awaited = threads().next().map(|first| end(graph, first, None).root);
-    let (_, worst) = *all.iter().min_by_key(|(at, end)| {
+    let (first, worst) = *all.iter().min_by_key(|(at, end)| {
         let is_root = end.root == *at;
         let names_others = graph.need(*at) == Need::AnyOf;
         // A parent says less than what its children wait for.
@@ -231,21 +249,25 @@ fn locks(graph: &Graph) -> Option<Finding> {
     })?;
     // All threads that are in the circle, or that wait for it. Of threads that sleep, each stands
     // for itself.
+    let is_deaf = |end: &End| graph.need(end.root) == Need::NoHandler;
     let is_of_it = |at: usize, end: &End| {
-        end.because == worst.because && (end.grade == Grade::Lost || end.root == at)
+        let is_so = end.because == worst.because && is_deaf(end) == is_deaf(&worst);
+        is_so && (end.grade == Grade::Lost || end.root == at)
     };
     let mut who: Vec<usize> = all
         .iter()
         .filter(|(at, end)| is_of_it(*at, end))
         .map(|(at, _)| *at)
         .collect();
-    who.sort_by_key(|at| *at != worst.root);
+    // Of a thread that waits for a signal, the lock that it holds is told by those that wait for it.
+    let lead = if is_deaf(&worst) { first } else { worst.root };
+    who.sort_by_key(|at| *at != lead);
     Some(Finding {
         barrier: None,
         grade: worst.grade,
         because: worst.because,
         for_ever: worst.grade == Grade::Lost,
-        lead: Some(worst.root),
+        lead: Some(lead),
         elsewhere: false,
         who,
         outside: false,

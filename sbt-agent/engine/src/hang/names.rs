@@ -7,6 +7,7 @@ use super::{
     scene::{
         BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, Section, ThreadId, ThreadSeen, WaitFor,
     },
+    team,
 };
 use crate::{
     event::Kind,
@@ -29,6 +30,8 @@ pub struct View<'a> {
     by_id: HashMap<ThreadId, usize>,
     /// Number of threads with each name.
     called: HashMap<String, usize>,
+    /// Indexed by thread: see [`View::is_idle`].
+    idle: Vec<bool>,
 }
 
 impl<'a> View<'a> {
@@ -57,7 +60,14 @@ impl<'a> View<'a> {
             names,
             by_id,
             called,
+            idle: team::idle(scene),
         }
+    }
+
+    /// Whether it is known that a runtime of OpenMP keeps a thread for the next parallel region, and that none
+    /// has begun.
+    pub fn is_idle(&self, at: usize) -> bool {
+        self.idle[at]
     }
 
     /// The index of the thread with this id.
@@ -193,6 +203,8 @@ impl<'a> View<'a> {
                 None => sites.push((site, 1)),
             }
         }
+        // Where a library begins a thread is no place of the program.
+        sites.retain(|(site, _)| !self.is_bare(site));
         // Where a runtime has called its barrier by itself says nothing, next to the user's places.
         let is_openmp = matches!(self.scene.barriers[at].kind, Kind::Gomp | Kind::Kmp);
         let of_library = |(site, _): &(String, usize)| site.contains(".so");
@@ -208,6 +220,20 @@ impl<'a> View<'a> {
     fn site(&self, barrier: &BarrierSeen, thread: usize) -> Option<String> {
         let known = self.site_of_events(barrier, thread);
         known.or_else(|| self.at(thread).map(line))
+    }
+
+    /// Whether a site is no more than an offset in a library, `libstdc++.so.6+0xd44a3`, of which no code is
+    /// known to be the user's.
+    fn is_bare(&self, site: &str) -> bool {
+        let Some((binary, offset)) = site.rsplit_once("+0x") else {
+            return false;
+        };
+        let is_offset = offset.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let is_own = || {
+            let mut calls = self.scene.threads.iter().flat_map(|thread| &thread.stack);
+            calls.any(|call| !call.of_system && printable(short(&call.binary)) == binary)
+        };
+        binary.contains(".so") && is_offset && !is_own()
     }
 
     /// From where a thread came to a barrier, as events tell.

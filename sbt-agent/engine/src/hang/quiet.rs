@@ -144,7 +144,14 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     if view.scene.looks < 2 || alive().any(|at| works(at) && !woke(at)) {
         return None;
     }
-    let needs_nobody = |at: &usize| graph.need(*at) == Need::Nothing || !graph.stays(*at);
+    // A program that does nothing but wait until a signal ends it is no hang. Its threads wake no others,
+    // where these wait for something else.
+    let ends_deaf = |at: usize| graph.need(end(graph, at, None).root) == Need::NoHandler;
+    let all_deaf = alive().all(|at| ends_deaf(at) || view.is_idle(at));
+    let needs_nobody = |at: &usize| {
+        let need = graph.need(*at);
+        need == Need::Nothing || !graph.stays(*at) || need == Need::NoHandler && all_deaf
+    };
     let goers: Vec<usize> = alive().filter(needs_nobody).collect();
     let mut launched = alive().filter(|at| !waits_for_children(graph, *at));
     let first = launched.next().or_else(|| alive().next())?;
@@ -319,8 +326,12 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         } else {
             ""
         };
+        let until = match graph.need(lead) {
+            Need::NoHandler => ", until a signal ends the process",
+            _ => "",
+        };
         return format!(
-            "the program waits for something outside of it: {name} {}{why}{}{more}",
+            "the program waits for something outside of it: {name} {}{why}{}{until}{more}",
             does(view, lead),
             in_place(view, lead)
         );

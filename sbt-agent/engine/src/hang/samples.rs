@@ -36,6 +36,7 @@ pub fn process(process: u32) -> ProcessSeen {
         ranks: None,
         has_handlers: false,
         may_be_told: false,
+        handles_none: false,
         has_lost_threads: None,
         has_tasks: false,
         language: None,

@@ -52,6 +52,9 @@ pub struct ProcessSeen {
     /// Whether one of these signals is another than `SIGINT`, which many languages always handle: a
     /// handler may post a semaphore, or write into a pipe of its own process (signal-safety(7)).
     pub may_be_told: bool,
+    /// Whether it is known that the process handles no signal, except those that its C library keeps
+    /// for itself. Signals that it does not handle end it, stop it, or do nothing.
+    pub handles_none: bool,
     /// The rank of the process in a program of MPI.
     pub rank: Option<u32>,
     /// The number of ranks of that program, and whether all of them began on this machine; `None` if

@@ -15,7 +15,7 @@ use super::{
     spinners, team,
     threads::gone_words,
     unwoken,
-    words::{MOST_NAMES, does, in_place, list, names_of, story, there},
+    words::{MOST_NAMES, does, list, names_of, story, there},
 };
 use crate::{event::Kind, report::HangCause, words::time};
 
@@ -84,14 +84,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         let name = graph.view.called(gone.id, &gone.name);
         let _ = write!(text, "; {name} {}", gone_words(graph.view, seen, gone));
     }
-    let may_wake = || {
-        let (view, waker) = (graph.view, graph.may_wake(root)?);
-        let (name, does) = (view.name(waker), does(view, waker));
-        Some(format!(
-            "{name} {does}{}, and may wake it",
-            in_place(view, waker)
-        ))
-    };
+    let may_wake = || unwoken::may_be_woken_by(graph, root);
     if finding.grade == Grade::Stuck
         && finding.because.is_none()
         && let Some(waker) = may_wake()
@@ -110,14 +103,17 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
         if let Some(waker) = may_wake() {
             let _ = write!(text, "{waker}; ");
         }
-        text.push_str(match graph.view.thread(root).doing {
-            Doing::Running if calls::wait(graph.view, root).is_some() => {
-                "it is not known whether it will come"
-            }
-            Doing::Running if graph.view.lacks_cpu(root) => graph.view.without_cpu(),
-            Doing::Running => "slow, or a loop without end; a look cannot tell which",
-            _ => "it is not known whether it will come",
-        });
+        let runs = graph.view.thread(root).doing == Doing::Running;
+        if runs && calls::wait(graph.view, root).is_none() {
+            text.push_str(if graph.view.lacks_cpu(root) {
+                graph.view.without_cpu()
+            } else {
+                "slow, or a loop without end; a look cannot tell which"
+            });
+        } else {
+            let name = graph.view.name(lead);
+            let _ = write!(text, "whether {name} comes is not known");
+        }
     }
     text
 }
@@ -187,11 +183,14 @@ fn tail(graph: &Graph, finding: &Finding) -> &'static str {
         let doing = &graph.view.thread(root).doing;
         matches!(doing, Doing::Waiting(WaitFor::Memory { .. }))
     });
+    let is_deaf = root.is_some_and(|root| graph.need(root) == Need::NoHandler);
     match (finding.because, finding.for_ever) {
         (Some(HangCause::Cycle), true) => ": they wait for each other for ever",
         (Some(HangCause::Cycle), false) => ": they wait for each other",
         (Some(HangCause::OwnLock), _) => ", for ever",
         (Some(HangCause::HolderGone), _) => ", and nobody will unlock it",
+        // The words on that thread say why nobody wakes it.
+        (Some(HangCause::NobodyWakes), _) if is_deaf => "",
         (Some(HangCause::NobodyWakes), _) if is_memory => {
             ", and no thread is left that could change it"
         }
@@ -262,7 +261,7 @@ fn gone(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Option<
         let _ = write!(text, "; or {waiting} came once too often");
     }
     if finding.for_ever {
-        text.push_str(", so it can never complete");
+        text.push_str(", so the barrier can never complete");
     }
     Some(text)
 }
@@ -297,12 +296,18 @@ fn later(graph: &Graph, at: usize, absent: &Absent) -> String {
         Some(count) => format!("{missing} of {count} threads {verb} missing"),
         None => "it is not known who is missing".into(),
     };
-    let ended = if all_live(graph, at) {
-        String::new()
-    } else {
-        format!("or {whole} has ended without coming, ")
+    let or = match (
+        counts_itself(view.scene.barriers[at].kind),
+        all_live(graph, at),
+    ) {
+        (true, true) => "another thread of the team is".into(),
+        (true, false) => format!("{whole} has ended without coming"),
+        (false, true) => "the count is too large".into(),
+        (false, false) => {
+            format!("{whole} has ended without coming, or the count is too large")
+        }
     };
-    format!("{of} at {name}{since}: either {who}, {ended}or the count is too large")
+    format!("{of} at {name}{since}: either {who}, or {or}")
 }
 
 /// Whether it is known that no thread which may come to a barrier has ended, as far as threads of the
@@ -342,30 +347,14 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     let since = since(graph, at);
     let have = if absent.arrived == 1 { "is" } else { "are" };
     let arrived = absent.arrived;
-    let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
-    let is_above_all = finding.because == Some(HangCause::CountTooLarge);
-    let why = match (is_above_all, all_live(graph, at)) {
-        (true, true) => format!(
-            "no more than {ever} have ever come there, and no thread of the process has ended: the \
-             count is too large"
-        ),
-        (true, false) => format!(
-            "no more than {ever} have ever come there: the count is too large, or a thread ended \
-             before it came"
-        ),
-        (false, true) => "the count is too large: no thread of the process has ended".into(),
-        (false, false) => {
-            let whole = whole(graph, at);
-            format!("{whole} has ended without coming, or the count is too large")
-        }
-    };
+    let why = why_too_few(graph, finding, at, absent);
     let spare: Vec<String> = absent
         .spare
         .iter()
         .take(2)
         .map(|thread| {
             let story = match graph.need(*thread) {
-                Need::Thread(_) => story(graph, *thread, Some(at)),
+                Need::Thread(_) | Need::NoHandler => story(graph, *thread, Some(at)),
                 _ => does(view, *thread),
             };
             format!("{} {story}", view.name(*thread))
@@ -396,6 +385,45 @@ fn too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> Stri
     )
 }
 
+/// Why too few threads come to a barrier, as far as it is known.
+fn why_too_few(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
+    let seen = &graph.view.scene.barriers[at];
+    let ever = seen.past.as_ref().map_or(0, |past| past.members.len());
+    let is_above_all = finding.because == Some(HangCause::CountTooLarge);
+    let all_live = all_live(graph, at);
+    let whole = whole(graph, at);
+    let why = match (is_above_all, all_live) {
+        _ if counts_itself(seen.kind) && all_live => {
+            "which thread of the team is missing is not known".into()
+        }
+        _ if counts_itself(seen.kind) => format!("{whole} has ended without coming"),
+        (true, true) => format!(
+            "no more than {ever} have ever come there, and no thread of the process has ended: the \
+             count is too large"
+        ),
+        (true, false) => format!(
+            "no more than {ever} have ever come there: the count is too large, or a thread ended \
+             before it came"
+        ),
+        (false, true) => "the count is too large: no thread of the process has ended".into(),
+        (false, false) => format!("{whole} has ended without coming, or the count is too large"),
+    };
+    let deaf = absent.spare.iter().copied();
+    let deaf: Vec<usize> = deaf
+        .filter(|thread| graph.need(*thread) == Need::NoHandler)
+        .collect();
+    match deaf.as_slice() {
+        [] => why,
+        [_] => format!("{} is to come, or {why}", names_of(graph, &deaf)),
+        _ => format!("one of {} is to come, or {why}", names_of(graph, &deaf)),
+    }
+}
+
+/// Whether a runtime itself says how many threads meet at its barriers, so that the number is right.
+const fn counts_itself(kind: Kind) -> bool {
+    matches!(kind, Kind::Gomp | Kind::Kmp)
+}
+
 fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> String {
     let name = graph.view.barrier(at, &absent.waiting);
     let count = graph.view.scene.barriers[at].participants.unwrap_or(0);
@@ -403,7 +431,7 @@ fn all_there(graph: &Graph, finding: &Finding, at: usize, absent: &Absent) -> St
     let since = since(graph, at);
     // A program cannot write to the barriers of a team.
     let why = match graph.view.scene.barriers[at].kind {
-        Kind::Gomp | Kind::Kmp => {
+        kind if counts_itself(kind) => {
             "they stand at different barriers of their team, or one of them executes a task there"
         }
         _ => {
@@ -449,6 +477,12 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
         return spinners::text(graph, finding).unwrap_or_else(|| quiet::text(graph, finding));
     }
     let name = view.name(lead);
+    let end = super::end::end(graph, lead, None);
+    let is_deaf = graph.need(end.root) == Need::NoHandler;
+    if finding.because == Some(HangCause::NobodyWakes) && is_deaf {
+        let others = unwoken::same_wait(graph, finding);
+        return format!("{name} {}{others}", story(graph, lead, None));
+    }
     if finding.because == Some(HangCause::NobodyWakes) {
         let others = unwoken::same_wait(graph, finding);
         let left = match &view.thread(lead).doing {
@@ -467,8 +501,9 @@ fn without_barrier(graph: &Graph, finding: &Finding) -> String {
             }
         };
         return format!(
-            "{name} {}, and {left}{others}{}{}",
+            "{name} {}, and {left}{others}{}{}{}",
             story(graph, lead, None),
+            unwoken::waits_for_handlers(graph, lead),
             unwoken::waits_for_its_lock(graph, lead),
             unwoken::of_parent(graph, lead)
         );

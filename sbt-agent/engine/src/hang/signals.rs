@@ -59,6 +59,21 @@ pub fn notes(view: &View) -> Vec<String> {
     notes
 }
 
+/// System calls that return only after a handler of a signal has run.
+const FOR_HANDLERS: [&str; 2] = ["pause", "rt_sigsuspend"];
+
+/// Whether a thread waits for a handler of a signal to run, and its process has no handler: a signal can
+/// end or stop the process, but nothing lets the thread go on.
+pub fn nothing_ends(view: &View, at: usize) -> bool {
+    let thread = view.thread(at);
+    let for_handler = match &thread.doing {
+        Doing::Call { name, .. } => FOR_HANDLERS.contains(&name.as_str()),
+        _ => false,
+    };
+    let process = view.process(thread.id.process);
+    for_handler && process.is_some_and(|process| process.handles_none)
+}
+
 fn waits_for_signals(thread: &ThreadSeen) -> bool {
     match &thread.doing {
         Doing::Call { name, .. } => FOR_SIGNALS.contains(&name.as_str()),

@@ -125,20 +125,29 @@ fn gone(graph: &Graph) -> Option<String> {
     (!names.is_empty()).then(|| format!("{} {verb} ended", list(&names, MOST_NAMES)))
 }
 
-/// Says what the threads do that do not spin: one of them may keep what the others wait for.
-fn meanwhile(view: &View, who: &[usize]) -> String {
-    let others = (0..view.scene.threads.len())
-        .filter(|at| !who.contains(at) && view.thread(*at).doing != Doing::Ended);
-    let others: Vec<String> = others
-        .map(|at| {
-            let name = view.name(at);
-            format!("{name} {}{}", does(view, at), in_place(view, at))
-        })
-        .collect();
-    if others.is_empty() {
-        return ": no thread that was looked at does anything else".into();
-    }
-    format!("; {}", list(&others, MOST_NAMES))
+/// Says what the threads do that do not spin: those in system calls, as one that sleeps and keeps what the
+/// others wait for, and the others.
+fn meanwhile(view: &View, who: &[usize]) -> (Option<String>, String) {
+    let others = (0..view.scene.threads.len()).filter(|at| {
+        let is_gone = view.thread(*at).doing == Doing::Ended;
+        !who.contains(at) && !is_gone && !view.is_idle(*at)
+    });
+    let in_call = |at: &usize| matches!(view.thread(*at).doing, Doing::Call { .. });
+    let (calls, others): (Vec<usize>, Vec<usize>) = others.partition(in_call);
+    let told = |threads: &[usize]| {
+        let each = |at: &usize| {
+            let name = view.name(*at);
+            format!("{name} {}{}", does(view, *at), in_place(view, *at))
+        };
+        list(&threads.iter().map(each).collect::<Vec<_>>(), MOST_NAMES)
+    };
+    let first = (!calls.is_empty()).then(|| told(&calls));
+    let last = match (others.is_empty(), calls.is_empty()) {
+        (true, true) => ": no thread that was looked at does anything else".into(),
+        (true, false) => String::new(),
+        (false, _) => format!("; {}", told(&others)),
+    };
+    (first, last)
 }
 
 /// The sentence on ranks that wait, or on threads that spin; `None` if the finding is about something
@@ -174,18 +183,30 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
         .collect();
     let others = finding.who.iter().filter(|at| wait(view, **at).is_none());
     let others: Vec<String> = others
-        .map(|at| format!("{} {}", view.name(*at), does(view, *at)))
+        .map(|at| {
+            format!(
+                "{} {}{}",
+                view.name(*at),
+                does(view, *at),
+                in_place(view, *at)
+            )
+        })
         .collect();
+    let mut first = None;
     let end = match (others.is_empty(), finding.who.len()) {
         (false, _) => String::new(),
-        (true, _) if !is_mpi => meanwhile(view, &finding.who),
+        (true, _) if !is_mpi => {
+            let (calls, last) = meanwhile(view, &finding.who);
+            first = calls;
+            last
+        }
         (true, 1) => ": what the other ranks do was not seen".into(),
         (true, _) => match messages::circle(view, &finding.who, &[]) {
             Some(circle) => format!(": {circle}"),
             None => ": no rank that was looked at computes".into(),
         },
     };
-    told.splice(0..0, others);
+    told.splice(0..0, others.into_iter().chain(first));
     told.splice(0..0, is_mpi.then(|| gone(graph)).flatten());
     Some(format!("{}{end}", told.join("; ")))
 }

@@ -1,13 +1,15 @@
 //! Teams of OpenMP that cannot meet: their threads stand at different barriers, or exist only in
 //! the process from which this one was forked.
 
+use std::collections::HashSet;
+
 use super::{
     graph::Graph,
     names::{View, line},
-    scene::{CallSeen, Doing},
+    scene::{CallSeen, Doing, Scene, ThreadSeen, WaitFor},
     words::list,
 };
-use crate::event::Kind;
+use crate::{event::Kind, place::short};
 
 /// Largest number of threads that are named at one place.
 const MOST_NAMES: usize = 3;
@@ -144,16 +146,26 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
     }
     ends.sort_by_key(|(thread, _)| *thread);
     ends.dedup();
-    let sizes: Vec<usize> = either.iter().map(|(.., threads)| threads.len()).collect();
-    let at_end = seen.at_end.map(|threads| threads as usize);
-    let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
-    let chosen = left.map(|left| only_choice(&sizes, left));
     let has_inside = !inside.is_empty();
     // The thread that began the region waits for its end in the user's code, as it seems.
     let is_first = |threads: &[usize]| {
         let all = |at: &usize| view.thread(*at).id.thread == view.thread(*at).id.process;
         threads.len() == 1 && threads.iter().all(all)
     };
+    // Only the thread that has begun the region waits for its end in the user's code. If the first thread of
+    // the process is in the team, it has begun the region; else any thread that is alone at its line may have.
+    let of_first = |at: &usize| is_first(&[*at]);
+    let has_first = graph.absent[at].waiting.iter().any(of_first);
+    let may_end = |is_own: bool, threads: &[usize]| {
+        !is_own || is_first(threads) || !has_first && threads.len() == 1
+    };
+    let sizes: Vec<(usize, bool)> = either
+        .iter()
+        .map(|(_, is_own, threads)| (threads.len(), may_end(*is_own, threads)))
+        .collect();
+    let at_end = seen.at_end.map(|threads| threads as usize);
+    let left = at_end.map(|threads| threads.saturating_sub(ends.len()));
+    let chosen = left.map(|left| only_choice(&sizes, left));
     for (number, (from, is_own, threads)) in either.into_iter().enumerate() {
         let is_end = match chosen {
             Some(chosen) => chosen.is_none_or(|chosen| chosen >> number & 1 == 1),
@@ -177,17 +189,19 @@ fn stands(graph: &Graph, at: usize) -> (Placed, Placed) {
 const MOST_GROUPS: usize = 12;
 
 /// The only choice among groups of these sizes that has this sum, as a set of bits; `None` if there
-/// are several, or none.
-fn only_choice(sizes: &[usize], sum: usize) -> Option<usize> {
+/// are several, or none. Chosen are only groups that are marked with `true`.
+fn only_choice(sizes: &[(usize, bool)], sum: usize) -> Option<usize> {
     let count = sizes.len();
     if count > MOST_GROUPS {
         return None;
     }
-    let size = |choice: usize| -> usize {
+    let fits = |choice: &usize| {
         let chosen = (0..count).filter(|number| choice >> number & 1 == 1);
-        chosen.map(|number| sizes[number]).sum()
+        let chosen: Vec<(usize, bool)> = chosen.map(|number| sizes[number]).collect();
+        let size: usize = chosen.iter().map(|(size, _)| size).sum();
+        size == sum && chosen.iter().all(|(_, may)| *may)
     };
-    let mut fitting = (0..1_usize << count).filter(|choice| size(*choice) == sum);
+    let mut fitting = (0..1_usize << count).filter(fits);
     let first = fitting.next()?;
     fitting.next().is_none().then_some(first)
 }
@@ -243,6 +257,55 @@ pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
          complete: {}",
         told.join("; ")
     )
+}
+
+/// How the file names of the runtimes of OpenMP begin.
+const LIBRARIES: [&str; 3] = ["libgomp.", "libomp.", "libiomp5."];
+
+/// Which threads of a scene are kept by a runtime of OpenMP for the next parallel region, by index.
+pub fn idle(scene: &Scene) -> Vec<bool> {
+    let between = between_regions(scene);
+    let all = scene.threads.iter();
+    all.map(|thread| {
+        let is_first = thread.id.process == thread.id.thread;
+        is_idle(scene, thread) && !is_first && between.contains(&thread.id.process)
+    })
+    .collect()
+}
+
+fn is_idle(scene: &Scene, thread: &ThreadSeen) -> bool {
+    let sleeps = matches!(
+        thread.doing,
+        Doing::Waiting(WaitFor::Futex { .. } | WaitFor::Condvar { .. })
+    );
+    let of_openmp = |call: &CallSeen| {
+        let file = short(&call.binary);
+        LIBRARIES.iter().any(|begin| file.starts_with(begin))
+    };
+    let mut barriers = scene.barriers.iter();
+    let in_runtime = thread.stack.iter().any(of_openmp);
+    let of_system = thread.stack.iter().all(|call| call.of_system);
+    let is_kept = sleeps && !thread.timed && in_runtime && of_system;
+    is_kept && !barriers.any(|barrier| barrier.waiting.contains(&thread.id))
+}
+
+/// The processes of which it is known that no thread is in a parallel region: the calls of all threads are
+/// known, and none has begun a region.
+fn between_regions(scene: &Scene) -> HashSet<u32> {
+    let alive = || {
+        let threads = scene.threads.iter();
+        threads.filter(|thread| thread.doing != Doing::Ended)
+    };
+    let begins = |call: &CallSeen| {
+        let name = call.function.as_deref().unwrap_or_default();
+        ENDS.iter().any(|begin| name.starts_with(begin))
+    };
+    let in_region = |thread: &&ThreadSeen| !thread.is_whole || thread.stack.iter().any(begins);
+    let mut all: HashSet<u32> = alive().map(|thread| thread.id.process).collect();
+    for thread in alive().filter(in_region) {
+        all.remove(&thread.id.process);
+    }
+    all
 }
 
 /// Whether a barrier waits for threads that exist only in the process from which its own was
@@ -302,12 +365,14 @@ mod tests {
 
     #[test]
     fn groups_are_told_apart_by_their_sizes() {
-        assert_eq!(only_choice(&[2, 1], 1), Some(0b10));
-        assert_eq!(only_choice(&[2, 1], 3), Some(0b11));
-        assert_eq!(only_choice(&[2, 1], 0), Some(0));
+        let any = |sizes: &[usize]| sizes.iter().map(|size| (*size, true)).collect::<Vec<_>>();
+        assert_eq!(only_choice(&any(&[2, 1]), 1), Some(0b10));
+        assert_eq!(only_choice(&any(&[2, 1]), 3), Some(0b11));
+        assert_eq!(only_choice(&any(&[2, 1]), 0), Some(0));
         // Two groups of one size, and a sum that none has.
-        assert_eq!(only_choice(&[1, 1], 1), None);
-        assert_eq!(only_choice(&[2, 2], 1), None);
-        assert_eq!(only_choice(&[1; MOST_GROUPS + 1], 1), None);
+        assert_eq!(only_choice(&any(&[1, 1]), 1), None);
+        assert_eq!(only_choice(&[(1, false), (1, true)], 1), Some(0b10));
+        assert_eq!(only_choice(&any(&[2, 2]), 1), None);
+        assert_eq!(only_choice(&any(&[1; MOST_GROUPS + 1]), 1), None);
     }
 }

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
+    calls,
     finding::Finding,
-    graph::Graph,
+    graph::{Graph, Need},
     scene::{Doing, Holder, ThreadId, WaitFor},
-    words::{MOST_NAMES, does, in_place, is_file_lock, names_of},
+    words::{MOST_NAMES, does, in_place, is_file_lock, names_of, story},
 };
 
 /// Names the other threads that nobody wakes. Also says what each waits for and where, unless it waits
@@ -65,6 +66,17 @@ pub fn same_wait(graph: &Graph, finding: &Finding) -> String {
     text
 }
 
+/// Says what a thread does that may wake the thread `at`; `None` if there is no such thread.
+pub fn may_be_woken_by(graph: &Graph, at: usize) -> Option<String> {
+    let view = graph.view;
+    let mut wakers = graph.wakers(at).into_iter();
+    // A thread that spins in a call of a runtime waits itself.
+    let waker = wakers.find(|waker| calls::wait(view, *waker).is_none())?;
+    let (name, does) = (view.name(waker), does(view, waker));
+    let place = in_place(view, waker);
+    Some(format!("{name} {does}{place}, and may wake it"))
+}
+
 /// Names a thread that might have woken the thread `at`, but waits for a lock that `at` holds; empty if
 /// there is no such thread.
 pub fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
@@ -86,6 +98,29 @@ pub fn waits_for_its_lock(graph: &Graph, at: usize) -> String {
             in_place(view, other)
         )
     })
+}
+
+/// Names the threads of the process of the thread `at` that wait for handlers of signals, which the process
+/// does not have: one of them might have woken the thread. Empty if there are none.
+pub fn waits_for_handlers(graph: &Graph, at: usize) -> String {
+    let view = graph.view;
+    let near = |other: &usize| view.thread(*other).id.process == view.thread(at).id.process;
+    let deaf = (0..view.scene.threads.len())
+        .filter(near)
+        .filter(|other| graph.need(*other) == Need::NoHandler);
+    let deaf: Vec<usize> = deaf.collect();
+    match deaf.as_slice() {
+        [] => String::new(),
+        [one, ..] => format!(
+            "; {} {}",
+            names_of(graph, &deaf),
+            if deaf.len() == 1 {
+                story(graph, *one, None)
+            } else {
+                "wait for signals, and the process handles none".into()
+            }
+        ),
+    }
 }
 
 /// Says that a pipe or socket has no other end at which something could happen.

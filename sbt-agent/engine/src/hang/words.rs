@@ -112,6 +112,9 @@ fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
 /// The wait of a thread in words. `place`: where a thread waits for a lock whose holder is gone, as in
 /// ` in take() a.c:7`; empty to leave it out.
 fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
+    if view.is_idle(thread) {
+        return "waits for the next parallel region".into();
+    }
     if let Some(address) = languages::python_lock(view, thread) {
         return format!("waits for a lock of Python ({address:#x})");
     }
@@ -389,6 +392,11 @@ fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, 
                 _ => does(view, at),
             };
             (text, None)
+        }
+        Need::NoHandler => {
+            let text = does(view, at);
+            let why = ", and the process handles no signal";
+            (format!("{text}{}{why}", in_place(view, at)), None)
         }
         Need::AnyOf if graph.next(at).len() == 1 => {
             let other = graph.next(at)[0];

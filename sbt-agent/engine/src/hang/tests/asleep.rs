@@ -74,6 +74,94 @@ fn a_request_that_only_the_program_can_end_waits_for_nothing_outside() {
 }
 
 #[test]
+fn without_a_handler_no_signal_wakes_whom_others_wait_for() {
+    let mut seen = alone(call("pause", ""));
+    seen.worker(1, condvar(), "take a.c:4");
+    assert_eq!(judge(&seen.0), None, "a handler may wake it");
+    assert_eq!(asleep(&seen).0, HangKind::Outside);
+    seen.0.processes[0].handles_none = true;
+    seen.is(
+        HangKind::Stuck,
+        Some(HangCause::NobodyWakes),
+        "worker-1 waits for the condition variable 0x5000, in take() a.c:4, and no thread of the process \
+         is left that could wake it; main waits in pause(), in main() a.c:9, and the process handles no \
+         signal",
+    );
+    // A signal that is taken by waiting for it needs no handler.
+    seen.of(0).doing = call("rt_sigtimedwait", "");
+    assert_eq!(judge(&seen.0), None);
+    // Another thread may let the worker go on, or wait for a guest.
+    seen.of(0).doing = call("pause", "");
+    seen.worker(2, call("accept", "socket:[7]"), "listen a.c:7");
+    assert_eq!(judge(&seen.0), None);
+    let (kind, text) = asleep(&seen);
+    assert_eq!(kind, HangKind::Outside);
+    assert!(text.contains("worker-2 waits in accept()"), "{text}");
+    seen.of(2).doing = Doing::Running;
+    assert_eq!(judge(&seen.0), None);
+}
+
+#[test]
+fn who_waits_for_a_signal_keeps_its_locks() {
+    let mut seen = alone(call("rt_sigsuspend", ""));
+    seen.worker(1, mutex(0x5000, 0), "take a.c:4");
+    seen.0.processes[0].handles_none = true;
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::NobodyWakes),
+        "worker-1 waits for the mutex 0x5000 that main holds, which waits in rt_sigsuspend(), in main() \
+         a.c:9, and the process handles no signal",
+    );
+}
+
+#[test]
+fn a_program_that_only_waits_to_be_ended_is_no_hang() {
+    let mut seen = alone(joins(1));
+    seen.worker(1, call("pause", ""), "idle a.c:4");
+    seen.0.processes[0].handles_none = true;
+    assert_eq!(judge(&seen.0), None);
+    let (kind, text) = asleep(&seen);
+    assert_eq!(kind, HangKind::Outside);
+    assert_eq!(
+        text,
+        "the program waits for something outside of it: worker-1 waits in pause(), in idle() a.c:4, until \
+         a signal ends the process"
+    );
+}
+
+#[test]
+fn who_waits_for_the_next_parallel_region_is_no_victim() {
+    let mut seen = alone(reads(&[PROCESS]));
+    let futex = Doing::Waiting(WaitFor::Futex {
+        address: 0x5000,
+        shared: false,
+    });
+    for number in [1, 2] {
+        seen.thread(number, "pool", futex.clone(), "*gomp_thread_start");
+        seen.of(number).stack[0].binary = "/usr/lib/libgomp.so.1".into();
+    }
+    let hang = judge(&seen.0).unwrap();
+    let text = "main waits in read() for pipe:[7], in main() a.c:9, and only its own process holds the \
+                other end, where no thread goes on";
+    assert_eq!(hang.text, text);
+    assert_eq!(hang.others[0].does, "waits for the next parallel region");
+    // The region goes on.
+    seen.of(0).stack = stack("fetch a.c:4 < *GOMP_parallel < main a.c:9");
+    let text = seen.hang().text;
+    assert!(
+        text.contains("no thread is left that could wake pool"),
+        "{text}"
+    );
+    seen.of(0).stack = stack("fetch a.c:4");
+    seen.of(0).is_whole = false;
+    let text = seen.hang().text;
+    assert!(
+        text.contains("no thread is left that could wake pool"),
+        "{text}"
+    );
+}
+
+#[test]
 fn timers_and_tasks_may_wake_whom_no_thread_wakes() {
     let mut seen = alone(condvar());
     assert_eq!(

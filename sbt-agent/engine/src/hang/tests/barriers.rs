@@ -142,6 +142,71 @@ fn a_helper_that_could_come_takes_the_certainty_away() {
 }
 
 #[test]
+fn without_a_handler_nobody_comes_out_of_a_wait_for_signals() {
+    let mut seen = Seen::new();
+    seen.barrier(4, 40, &[1, 2, 4])
+        .worker(3, call("pause", ""), "idle hangs.c:50");
+    seen.0.processes.push(process(PROCESS));
+    assert_eq!(seen.hang().kind, HangKind::Unclear);
+    seen.0.processes[0].handles_none = true;
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::NobodyWakes),
+        "worker-3 is missing at the barrier at hangs.c:40 (3 of 4 are there): it waits in pause(), in \
+         idle() hangs.c:50, and the process handles no signal",
+    );
+    // The first thread may have other things to do than to come.
+    seen.0.threads.pop();
+    seen.of(0).doing = call("pause", "");
+    seen.is(
+        HangKind::Never,
+        Some(HangCause::FewerAlive),
+        "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and no other \
+         can come (main waits in pause(), in main() hangs.c:90, and the process handles no signal): main \
+         is to come, or a thread has ended without coming, or the count is too large",
+    );
+}
+
+#[test]
+fn a_team_of_openmp_has_as_many_threads_as_its_runtime_says() {
+    for kind in [Kind::Gomp, Kind::Kmp] {
+        let mut seen = Seen::new();
+        seen.barrier(4, 40, &[1, 2, 4]);
+        let mut lives = process(PROCESS);
+        lives.has_lost_threads = Some(false);
+        for is_known in [false, true] {
+            seen.0.barriers[0].kind = kind;
+            let ended = if is_known {
+                seen.0.processes.push(lives);
+                "which thread of the team is missing is not known"
+            } else {
+                "a thread has ended without coming"
+            };
+            let text = format!(
+                "the barrier at hangs.c:40 can never complete: it waits for 4 threads, 3 are there, and \
+                 no other can come (main waits for the end of worker-1, which waits at this barrier): \
+                 {ended}"
+            );
+            seen.is(HangKind::Never, Some(HangCause::FewerAlive), &text);
+            let sleep = call("clock_nanosleep", "1 s");
+            seen.thread(9, "watchdog", sleep, "watch hangs.c:12");
+            let text = seen.hang().text;
+            let or = if is_known {
+                "another thread of the team is"
+            } else {
+                ended
+            };
+            assert!(text.ends_with(&format!("is to come, or {or}")), "{text}");
+            seen.0.threads.pop();
+        }
+        // That fewer threads have been seen there says nothing either.
+        seen.watched(9, &[1, 2, 4]);
+        let text = seen.hang().text;
+        assert!(!text.contains("count"), "{text}");
+    }
+}
+
+#[test]
 fn who_waits_for_the_end_of_one_that_waits_for_it() {
     let mut seen = Seen::new();
     seen.of(0).doing = call("pause", "");
@@ -195,7 +260,7 @@ fn who_used_to_come_and_has_ended() {
         HangKind::Never,
         Some(HangCause::MemberGone),
         "worker-3 is missing at the barrier at meet hangs.c:40 (3 of 4 are there, for 12.0 s now): \
-         it has ended, after it came here from meet hangs.c:40 before, so it can never complete",
+         it has ended, after it came here from meet hangs.c:40 before, so the barrier can never complete",
     );
     assert!(hang.certain);
     assert_eq!(hang.still_ns, Some(12_000 * MS));
@@ -450,7 +515,7 @@ fn a_child_that_was_killed() {
         HangKind::Never,
         Some(HangCause::MemberGone),
         "hangs 202 is missing at the barrier at hangs.c:40 (2 of 3 are there, for 5.00 s now): it \
-         has ended with its process 202, so it can never complete",
+         has ended with its process 202, so the barrier can never complete",
     );
 }
 

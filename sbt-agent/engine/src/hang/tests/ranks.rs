@@ -37,6 +37,12 @@ fn ranks_wait_in_functions_of_mpi() {
         text.starts_with("rank 1 runs in compute() a.c:50"),
         "{text}"
     );
+    seen.0.threads[1].doing = call("read", "pipe:[7]");
+    let text = asleep(&seen).1;
+    assert!(
+        text.starts_with("rank 1 waits in read() for pipe:[7], in compute() a.c:50; rank 0 waits"),
+        "{text}"
+    );
 }
 
 #[test]

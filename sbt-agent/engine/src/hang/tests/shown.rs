@@ -32,18 +32,28 @@ fn where_a_library_begins_a_thread_is_no_place_of_the_program() {
         begin.binary = "/usr/lib/libstdc++.so.6".into();
     }
     let text = |seen: &Seen| seen.hang().text;
-    let named = text(&seen);
-    assert!(
-        named.contains("the barrier at libstdc++.so.6+0x1000"),
-        "{named}"
-    );
+    let named = "worker-3 is missing at the barrier 0x7000 (2 of 3 are there): it waits for the mutex 0x5581 \
+         that worker-1 holds, which waits at this barrier: they wait for each other for ever";
+    assert_eq!(text(&seen), named);
     for number in [1, 2] {
         seen.of(number).stack.last_mut().unwrap().calls_back = true;
     }
-    assert_eq!(
-        text(&seen),
-        "worker-3 is missing at the barrier 0x7000 (2 of 3 are there): it waits for the mutex 0x5581 \
-         that worker-1 holds, which waits at this barrier: they wait for each other for ever"
+    assert_eq!(text(&seen), named);
+    // Events tell no more of the library.
+    seen.watched(9, &[1, 2, 3]);
+    let past = seen.0.barriers[0].past.as_mut().unwrap();
+    for member in &mut past.members {
+        member.site = Some("libstdc++.so.6+0xd44a3".into());
+    }
+    let named = text(&seen);
+    assert!(named.contains("at the barrier 0x7000 ("), "{named}");
+    // A library of the user's own has places, if no lines.
+    let own = seen.of(3).stack.first_mut().unwrap();
+    own.binary = "/home/me/libstdc++.so.6".into();
+    let named = text(&seen);
+    assert!(
+        named.contains("the barrier at libstdc++.so.6+0xd44a3"),
+        "{named}"
     );
 }
 

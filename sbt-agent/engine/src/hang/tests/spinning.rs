@@ -65,6 +65,20 @@ fn who_sleeps_while_others_spin_at_a_lock_is_told() {
 }
 
 #[test]
+fn who_sleeps_while_others_want_a_lock_comes_first() {
+    let seen = of(&[
+        (Doing::Running, CRITICAL),
+        (call("clock_nanosleep", "9 s"), "keep a.c:6"),
+        (joins(1), "wait a.c:7"),
+    ]);
+    assert_eq!(
+        asleep_as(&seen.0, &Names::default()).unwrap().text,
+        "worker-1 sleeps in clock_nanosleep() (9 s), in keep() a.c:6; main-0 waits for a critical section, \
+         in add() a.c:9; worker-2 waits for the end of worker-1, in wait() a.c:7"
+    );
+}
+
+#[test]
 fn threads_that_get_a_lock_again_and_again_do_not_hang() {
     let mut seen = of(&[(Doing::Running, CRITICAL), (Doing::Running, CRITICAL)]);
     assert!(asleep_as(&seen.0, &Names::default()).is_some());
@@ -95,7 +109,7 @@ fn a_thread_that_spins_at_a_lock_is_not_said_to_run() {
         "{text}"
     );
     assert!(
-        text.ends_with("it is not known whether it will come"),
+        text.ends_with("whether worker-2 comes is not known"),
         "{text}"
     );
 }
@@ -228,6 +242,45 @@ fn the_memory_of_a_team_tells_who_is_at_its_end() {
     let text = seen.hang().text;
     assert!(
         text.ends_with("2 at a barrier inside of the parallel region, 2 at its end"),
+        "{text}"
+    );
+}
+
+#[test]
+fn only_who_began_a_region_waits_for_its_end_at_a_line() {
+    let mut seen = of(&[(Doing::Waiting(WaitFor::Barrier(0)), "")]);
+    seen.barrier(3, 40, &[1, 2]).watched(9, &[0, 1, 2]);
+    let barrier = &mut seen.0.barriers[0];
+    barrier.kind = Kind::Gomp;
+    barrier.arrived = None;
+    barrier.at_end = Some(2);
+    barrier.waiting.push(id(0));
+    let members = &mut barrier.past.as_mut().unwrap().members;
+    let sites = ["main a.c:6", "meet a.c:3", "libgomp.so.1.0.0+0x1e2f0"];
+    for (member, site) in members.iter_mut().zip(sites) {
+        member.site = Some(site.into());
+    }
+    for number in 0..3 {
+        // Probes hide the callers.
+        seen.of(number).stack = stack("*gomp_team_barrier_wait");
+        seen.of(number).is_whole = false;
+    }
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with(
+            "worker-1 waits at the barrier at meet a.c:3; main-0 and worker-2 wait at the end of the \
+             parallel region"
+        ),
+        "{text}"
+    );
+    // Of a team that another thread has begun, that is not known.
+    seen.0.barriers[0].participants = Some(2);
+    seen.0.barriers[0].at_end = Some(1);
+    seen.0.barriers[0].waiting.pop();
+    seen.of(0).doing = joins(1);
+    let text = seen.hang().text;
+    assert!(
+        text.ends_with("1 at a barrier inside of the parallel region, 1 at its end"),
         "{text}"
     );
 }

@@ -197,8 +197,20 @@ fn who_may_be_woken_by_a_thread_that_goes_on_may_come() {
     let hang = seen.hang();
     assert_eq!((hang.kind, hang.because), (HangKind::Unclear, None));
     let tail = ": helper runs in helper() hangs.c:70 (at each of 5 looks, 99 % of a CPU in 200 ms), and may \
-        wake it; it is not known whether it will come";
+        wake it; whether worker-3 comes is not known";
     assert!(hang.text.ends_with(tail), "{}", hang.text);
+    // A thread that spins in a call of a runtime waits itself: the helper alone may wake another.
+    seen.thread(
+        8,
+        "turn",
+        Doing::Running,
+        "*__kmpc_ordered < helper hangs.c:9",
+    );
+    seen.0.threads.rotate_right(1);
+    assert!(seen.hang().text.ends_with(tail), "{}", seen.hang().text);
+    seen.of(9).stack = stack("*__kmpc_ordered < helper hangs.c:70");
+    let text = seen.hang().text;
+    assert!(!text.contains("may wake it"), "{text}");
     // The lock of a file is held by another process, which sbt does not know.
     let mut seen = Seen::new();
     seen.barrier(3, 40, &[1, 2])
@@ -221,7 +233,7 @@ fn those_that_spin_unwatched_accuse_only_who_is_known_to_be_missing() {
     let hang = seen.restless(&[1]).hang();
     assert_eq!(hang.kind, HangKind::Unclear);
     assert!(
-        hang.text.ends_with("it is not known whether it will come"),
+        hang.text.ends_with("whether loader comes is not known"),
         "{}",
         hang.text
     );
