@@ -238,13 +238,13 @@ fn who_spins_for_a_lock_has_no_more_work() {
     assert_eq!(
         open[0].text,
         "spinning: threads spend 21 % of their time in a loop of add count.c:31 that only waits for \
-         memory to change (by 53 samples): a lock, a flag or a barrier. That is no work: wait there for \
+         memory to change (by 53 samples): a lock, a flag or a barrier. Spinning wastes CPU time: wait there for \
          a shorter time, or asleep; if it is a barrier, --barrier watches it."
     );
     assert_eq!(
         of_the_run(&meets(vec![spin.clone()]))[0].text,
         "spinning: threads spin 21 % of their time for a lock or a flag in add count.c:31 (by \
-         53 samples). That is no work: hold the lock for a shorter time, or give each thread \
+         53 samples). Spinning wastes CPU time: hold the lock for a shorter time, or give each thread \
          data of its own."
     );
     assert_eq!(
