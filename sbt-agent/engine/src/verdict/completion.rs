@@ -1,7 +1,7 @@
 //! The verdict on barriers in which threads sleep on after the last one has come: that one does
 //! something before it lets them go, as the completion function of a `std::barrier`.
 
-use super::words::whole;
+use super::{lack::stood, words::whole};
 use crate::{
     report::{BarrierKind, Figure, Report, SiteReport, VerdictKind, VerdictReport, WaitKind},
     words::time,
@@ -36,7 +36,10 @@ fn beyond_polling(report: &Report, site: &SiteReport) -> Option<(f64, f64)> {
 pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (each_ns, slept_ns) = beyond_polling(report, site)?;
     let share_pct = slept_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
-    if share_pct < SHARE {
+    // While the program is stopped or frozen, its threads stand in the barrier too.
+    let stood_ns = stood::at_most_ns(report) as f64 * site.threads.len() as f64;
+    let stood_pct = stood_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
+    if share_pct - stood_pct < SHARE {
         return None;
     }
     let (does, remedy) = if site.kind == BarrierKind::Std {

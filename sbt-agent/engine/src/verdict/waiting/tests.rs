@@ -1,6 +1,8 @@
 use super::*;
 use crate::report::waits::{HolderReport, WakerReport};
 
+mod stops;
+
 fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
     WaitPlaceReport {
         kind,
