@@ -163,7 +163,7 @@ pub fn has_locks(report: &Report) -> bool {
 }
 
 /// Whether one thread keeps others out there.
-const fn is_lock(kind: WaitKind) -> bool {
+pub const fn is_lock(kind: WaitKind) -> bool {
     matches!(
         kind,
         WaitKind::Mutex
