@@ -1,7 +1,10 @@
 //! The verdict on barriers in which threads sleep on after the last one has come: that one does
 //! something before it lets them go, as the completion function of a `std::barrier`.
 
-use super::{lack::stood, words::whole};
+use super::{
+    lack::stood,
+    words::{Others, whole},
+};
 use crate::{
     report::{BarrierKind, Figure, Report, SiteReport, VerdictKind, VerdictReport, WaitKind},
     words::time,
@@ -42,26 +45,26 @@ pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     if share_pct - stood_pct < SHARE {
         return None;
     }
+    let them = Others::of(site);
+    let others = them.the();
     let (does, remedy) = if site.kind == BarrierKind::Std {
         (
-            "The last thread may execute the barrier's completion function before it releases the others",
+            "may execute the barrier's completion function before",
             "Do less in that function",
         )
     } else {
-        (
-            "The last thread may do something before it releases the others",
-            "Let it do less there",
-        )
+        ("may do something before", "Let it do less there")
     };
     Some(VerdictReport {
         kind: VerdictKind::SerialInBarrier,
         site: Some(site.id),
         thread: None,
         text: format!(
-            "serial part in the barrier at {}: after the last thread has come, the others sleep there for \
-             at least {} more on average, {share_pct:.0} % of thread time. {does}. {remedy}, or let the others \
-             go on meanwhile.",
+            "serial part in the barrier at {}: after the last thread has come, {} there for at \
+             least {} more on average, {share_pct:.0} % of thread time. The last thread {does} it releases \
+             {others}. {remedy}, or let {others} go on meanwhile.",
             site.called(),
+            them.choose("the other sleeps", "the others sleep"),
             time(whole(each_ns)),
         ),
         evidence: [

@@ -49,8 +49,8 @@ fn threads_that_sleep_on_in_the_barrier_wait_for_what_the_last_one_does() {
     says(
         &judge(&report_of_long).unwrap()[0],
         &[
-            "the others sleep there for at least 10.0 ms more on average, 62 % of thread time",
-            "The last thread may execute the barrier's completion function before it releases the others. Do \
+            "the other sleeps there for at least 10.0 ms more on average, 62 % of thread time",
+            "The last thread may execute the barrier's completion function before it releases the other. Do \
              less in that function",
         ],
     );
@@ -85,7 +85,7 @@ fn threads_that_sleep_on_in_the_barrier_wait_for_what_the_last_one_does() {
     other.sites[0].kind = BarrierKind::Condvar;
     says(
         &judge(&other).unwrap()[0],
-        &["The last thread may do something before it releases the others. Let it do less"],
+        &["The last thread may do something before it releases the other. Let it do less"],
     );
     // The kernel's sums are of incomplete episodes as well.
     let mut torn = report(5, true);
