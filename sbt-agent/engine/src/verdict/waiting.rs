@@ -89,9 +89,13 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
-    if !hangs {
-        by_looks.extend(permits::semaphores(looks, &stops));
-    }
+    let posted = if hangs {
+        Vec::new()
+    } else {
+        permits::semaphores(looks, &stops)
+    };
+    let is_posted = |place: &WaitPlaceReport| posted.iter().any(|(_, told)| *told == place);
+    by_looks.extend(posted.iter().map(|(verdict, _)| verdict.clone()));
     for (verdict, share_pct) in spins(looks, !report.sites.is_empty()) {
         // A thread that spins for a lock is late because of the lock, and has no more work than others.
         found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
@@ -113,7 +117,9 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
-            found.iter().any(|verdict| says(verdict, place)) || is_of_holder(looks, place)
+            found.iter().any(|verdict| says(verdict, place))
+                || is_of_holder(looks, place)
+                || is_posted(place)
         };
         by_looks.extend(sleeps(looks, &stops, report.run.cpus, is_said));
     }

@@ -417,10 +417,19 @@ fn a_semaphore_is_contended_if_its_waiters_post_it() {
     assert_eq!(found[0].kind, VerdictKind::LockContention);
     assert_eq!(
         found[0].text,
-        "contended semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 \
-         of 200 looks), until one of themselves posts it: as many are in as it lets in. Let more in, \
-         if what it guards allows that, or do less while in."
+        "waits at a semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 of 200 \
+         looks), until one of themselves posts it. If it lets a few in at a time, let more in, if what it \
+         guards allows that, or do less while in. If all meet there, as at a barrier, divide the work before \
+         it more evenly."
     );
+    let contended = "contended semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 \
+                     of 200 looks), until one of themselves posts it: as many are in as it lets in. Let more in, \
+                     if what it guards allows that, or do less while in.";
+    // Two threads keep each other out.
+    assert_eq!(told_of(1, 2..=3, &[2, 3], 45.0)[0].text, contended);
+    // At a barrier only the last to come may post.
+    let found = told_of(1, 1..=4, &[2, 3], 45.0);
+    assert!(found[0].text.starts_with("waits at a semaphore: "));
     assert_eq!(told(&[1, 2], 45.0), [], "it brings work");
     assert_eq!(told(&[], 45.0), [], "who posts it is not known");
     assert_eq!(told(&[2, 3], 4.0), [], "it costs little");

@@ -63,7 +63,7 @@ fn who_stands_from_outside_does_not_sleep() {
         (WaitKind::Io, vec![asleep]),
         (WaitKind::Condvar, vec![asleep]),
         (WaitKind::Mutex, vec![lock]),
-        (WaitKind::Semaphore, vec![lock, asleep]),
+        (WaitKind::Semaphore, vec![lock]),
     ] {
         let told = |scheduling| told_of(kind, scheduling);
         assert_eq!(told(stopped(0, 0, 0)), expected, "{kind:?}");
