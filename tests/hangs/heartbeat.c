@@ -4,7 +4,7 @@
 // build: gcc -O0 -g -pthread
 // outcome: hung
 // must: no thread of the process is left that could wake it
-// must: goes round in a loop without end, and sleeps in each turn
+// must: spins in an endless loop, and sleeps in each turn
 // never: waits for something outside of it
 // never: what it does after that is not known
 #include <pthread.h>

@@ -3,7 +3,7 @@
 // build: g++ -std=c++17 -O2 -g -pthread -DMS=200
 // outcome: hung
 // must: no thread of the process is left that could wake it
-// must: goes round in a loop without end, and sleeps in each turn
+// must: spins in an endless loop, and sleeps in each turn
 // never: waits for something outside of it
 // never: is not known
 #include <chrono>

@@ -4,7 +4,7 @@
 // busy: yes
 // outcome: hung
 // must: the barrier at shown_at_barrier.c:{meet} can never complete
-// must: goes round in a loop without end
+// must: spins in an endless loop
 // never: until its memory changes
 // never: is missing
 #include <pthread.h>

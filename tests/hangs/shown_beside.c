@@ -4,7 +4,7 @@
 // busy: yes
 // outcome: hung
 // must: they wait for each other for ever
-// must: goes round in a loop without end
+// must: spins in an endless loop
 // never: until its memory changes
 // never: until done
 #include <pthread.h>

@@ -123,7 +123,8 @@ fn unknown(report: &Report, limit_ns: u64) -> Option<String> {
     match report.run.hang_unwatched_ns {
         None if report.estimated => {
             return Some(
-                "the probes were on part of the time only; --budget off watches everything".into(),
+                "the probes were switched off for part of the run; --budget off watches everything"
+                    .into(),
             );
         }
         Some(unwatched_ns) if unwatched_ns > limit_ns => {
@@ -323,7 +324,7 @@ mod tests {
             ),
             (
                 |report| (report.estimated, report.run.hang_unwatched_ns) = (true, None),
-                "on part of the time only",
+                "switched off for part of the run",
             ),
             (
                 |report| {

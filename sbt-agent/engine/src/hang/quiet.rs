@@ -338,7 +338,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
     }
     if is_endless(graph, lead) {
         let told = story(graph, lead, None);
-        return format!("no thread does more than wait or go round in a loop: {name} {told}");
+        return format!("every thread either waits or spins: {name} {told}");
     }
     let process = view.thread(lead).id.process;
     let by_sleeper = sleeper_beside(graph, lead);

@@ -188,8 +188,8 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
             is_endless,
             ..
         } => match (is_endless, naps) {
-            (true, true) => "goes round in a loop without end, and sleeps in each turn".into(),
-            (true, false) => "goes round in a loop without end".into(),
+            (true, true) => "spins in an endless loop, and sleeps in each turn".into(),
+            (true, false) => "spins in an endless loop".into(),
             (false, _) => for_memory(view, thread, (*address, name.as_deref()), *naps),
         },
         WaitFor::Futex { address, .. } => {

@@ -40,7 +40,7 @@ pub fn of_runs(at: &AtCount, runs: &[&Report]) -> Vec<String> {
     }
     if runs.iter().any(|run| run.estimated) {
         notes.push(format!(
-            "with {with}, the probes were on part of the time only, to stay within the budget: \
+            "with {with}, the probes were switched off for part of the run, to stay within the budget: \
              times of phases do not cover all episodes (--budget off watches everything)"
         ));
     }

@@ -203,7 +203,7 @@ fn what_makes_figures_doubtful_is_noted() {
     for words in [
         "4 threads share 2 CPUs",
         "with 4 threads, events were lost",
-        "with 4 threads, the probes were on part",
+        "with 4 threads, the probes were switched off",
         "told to use 2 threads, the program had 1 at",
     ] {
         assert!(

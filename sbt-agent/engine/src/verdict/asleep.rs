@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{KNOWN, away};
+use super::{KNOWN, away, lack::stood};
 use crate::{
     report::{
         BlockedReason, Figure, Report, StatesLevel, VerdictKind, VerdictReport, waits::LooksReport,
@@ -132,10 +132,7 @@ pub fn in_the_work(report: &Report) -> Option<VerdictReport> {
     }
     let total_ns = report.thread_time.total_ns.max(1) as f64;
     // A program that stands does not sleep, and it may have stood for longer than was seen.
-    let stands = report.run.scheduling.as_ref();
-    let stood_ns = stands.map_or(0, |stood| {
-        stood.stopped.at_most_ns.max(stood.frozen.at_most_ns)
-    });
+    let stood_ns = stood::at_most_ns(report);
     let stolen_ns = report.stolen_ns();
     // A barrier that does not tell when threads leave it: they begin to work while they still sleep.
     let in_barriers = report.sites.iter();

@@ -1,7 +1,10 @@
 //! The verdict on barriers in which threads sleep on after the last one has come: that one does
 //! something before it lets them go, as the completion function of a `std::barrier`.
 
-use super::words::whole;
+use super::{
+    lack::stood,
+    words::{Others, whole},
+};
 use crate::{
     report::{BarrierKind, Figure, Report, SiteReport, VerdictKind, VerdictReport, WaitKind},
     words::time,
@@ -36,29 +39,32 @@ fn beyond_polling(report: &Report, site: &SiteReport) -> Option<(f64, f64)> {
 pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (each_ns, slept_ns) = beyond_polling(report, site)?;
     let share_pct = slept_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
-    if share_pct < SHARE {
+    // While the program is stopped or frozen, its threads stand in the barrier too.
+    let stood_ns = stood::at_most_ns(report) as f64 * site.threads.len() as f64;
+    let stood_pct = stood_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
+    if share_pct - stood_pct < SHARE {
         return None;
     }
+    let them = Others::of(site);
+    let others = them.the();
     let (does, remedy) = if site.kind == BarrierKind::Std {
         (
-            "The last thread may execute the barrier's completion function before it releases the others",
+            "may execute the barrier's completion function before",
             "Do less in that function",
         )
     } else {
-        (
-            "The last thread may do something before it releases the others",
-            "Let it do less there",
-        )
+        ("may do something before", "Let it do less there")
     };
     Some(VerdictReport {
         kind: VerdictKind::SerialInBarrier,
         site: Some(site.id),
         thread: None,
         text: format!(
-            "serial part in the barrier at {}: after the last thread has come, the others sleep there for \
-             at least {} more on average, {share_pct:.0} % of thread time. {does}. {remedy}, or let the others \
-             go on meanwhile.",
+            "serial part in the barrier at {}: after the last thread has come, {} there for at \
+             least {} more on average, {share_pct:.0} % of thread time. The last thread {does} it releases \
+             {others}. {remedy}, or let {others} go on meanwhile.",
             site.called(),
+            them.choose("the other sleeps", "the others sleep"),
             time(whole(each_ns)),
         ),
         evidence: [

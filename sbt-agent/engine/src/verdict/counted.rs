@@ -4,7 +4,7 @@
 use super::{
     culprit::Culprit,
     late::for_want_of_a_cpu,
-    words::{Cost, who},
+    words::{Cost, Others, who},
 };
 use crate::report::{
     Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,
@@ -86,17 +86,20 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
     let (more, slower) = ratios(report, site, straggler.thread)?;
     let whole = (more * slower).ln();
     let name = who(report, straggler.thread);
+    let others = Others::of(site);
     let (kind, text) = if more.ln() >= HALF * whole {
         (
             VerdictKind::StragglerExecutesMore,
             format!(
                 "more instructions at {}: {name} comes last in {:.0} % of {} episodes and \
-                 executes {more:.1} times as many as the others, at {:.1} times their rate; {}. \
+                 executes {more:.1} times as many as {}, at {:.1} times {} rate; {}. \
                  Give it less of the work: {}.",
                 site.called(),
                 straggler.last_pct,
                 site.episodes,
+                others.the(),
                 1.0 / slower,
+                others.choose("its", "their"),
                 cost.words(&all),
                 cost.saves(report),
             ),
@@ -106,12 +109,13 @@ pub fn instructions(report: &Report, site: &SiteReport) -> Option<VerdictReport>
             VerdictKind::StragglerExecutesSlower,
             format!(
                 "slower instructions at {}: {name} comes last in {:.0} % of {} episodes, \
-                 executes {more:.1} times as many as the others and takes {slower:.1} times as \
+                 executes {more:.1} times as many as {} and takes {slower:.1} times as \
                  long for each; {}. Look at its data (-e cache-misses), at what shares its core, \
                  and at its clock.",
                 site.called(),
                 straggler.last_pct,
                 site.episodes,
+                others.the(),
                 cost.words(&all),
             ),
         )

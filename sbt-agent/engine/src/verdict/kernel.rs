@@ -95,15 +95,20 @@ pub fn of_thread(report: &Report, thread: u32) -> Option<KernelTime> {
     if explain(report, faults, system_ns) {
         return Some(KernelTime {
             why: format!(
-                "most of the time that it runs longer is the kernel's, {of_ns} in all, for {} page faults more \
-                 than others have",
-                whole(faults)
+                "most of its additional time is kernel time: {of_ns} for {} more page faults than the other \
+                 {}",
+                whole(faults),
+                if others.len() == 1 {
+                    "thread"
+                } else {
+                    "threads"
+                }
             ),
             remedy: "Let it allocate and touch its memory once instead of anew, or use larger pages",
         });
     }
     Some(KernelTime {
-        why: format!("most of the time that it runs longer is the kernel's, {of_ns} in all"),
+        why: format!("most of its additional time is kernel time: {of_ns}"),
         remedy: "Look at its system calls (strace -c -f, perf trace -s)",
     })
 }

@@ -6,11 +6,9 @@
 //! looks like imbalance. The verdicts are sorted by the thread time that they explain.
 
 use crate::report::{
-    Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, WaitKind,
-    Withheld, by_name,
-    waits::{LookedThreadReport, PairReport},
+    Figure, Report, SiteReport, StandstillReport, VerdictKind, VerdictReport, WORTH, Withheld,
+    by_name,
 };
-use crate::total::total;
 
 use spread::Loss;
 
@@ -35,6 +33,7 @@ mod start;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;
+mod unexplained;
 mod waiting;
 pub(crate) mod words;
 
@@ -44,9 +43,6 @@ const FEW: u64 = 4;
 
 /// Largest number of verdicts; nobody reads more.
 const MOST: usize = 5;
-
-/// The part of the time in which threads want a CPU from which it is told that they had none.
-const THIRD: f64 = 1.0 / 3.0;
 
 type OfRun = fn(&Report) -> Option<VerdictReport>;
 type OfSite = fn(&Report, &SiteReport) -> Option<VerdictReport>;
@@ -69,10 +65,6 @@ const WITHOUT_BARRIERS: [OfRun; 3] = [
     lack::without_barriers,
     kernel::page_faults_without_barriers,
 ];
-
-/// Why there is no verdict on a program without barriers at whose threads sbt has looked.
-const NOTHING_STOOD_OUT: &str = "no barrier was seen, and by looks at the threads nothing stood out; \
-     see below what each of them waits for";
 
 /// Why there is no verdict on a program that hung.
 const HUNG: &str = "the program hung, and that matters more than how its work is spread";
@@ -130,7 +122,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
         // A lack of CPUs says nothing of how the threads wait for each other.
         if let [only] = &mut found[..]
             && only.kind == VerdictKind::OthersTakeCpus
-            && let Some(wait) = longest_wait(report)
+            && let Some(wait) = unexplained::longest_wait(report)
         {
             only.text = format!("{} Besides, {wait}.", only.text);
         }
@@ -139,14 +131,7 @@ pub fn judge(report: &Report) -> Result<Vec<VerdictReport>, String> {
             report.has_looks_without_barriers() && is_known(report),
         ) {
             (false, _) => Ok(ranked(found)),
-            (true, true) => Err(unexplained(report)
-                .or_else(|| {
-                    let wait = longest_wait(report)?;
-                    Some(format!(
-                        "no barrier was seen, and why threads wait is not known; {wait}"
-                    ))
-                })
-                .unwrap_or_else(|| NOTHING_STOOD_OUT.into())),
+            (true, true) => Err(unexplained::of(report)),
             (true, false) => Err(because),
         };
     }
@@ -198,76 +183,6 @@ fn has_hung_for_most(report: &Report) -> bool {
     let in_it = in_it.filter(|thread| thread.who.thread.is_some()).count();
     let living = report.threads.iter().filter(|thread| !thread.ended);
     2 * in_it >= living.count() && hung.lasted_ns.saturating_mul(2) >= report.run.wall_ns
-}
-
-/// What is known to be amiss in a program without barriers for which no verdict has a cause.
-fn unexplained(report: &Report) -> Option<String> {
-    let hung = report.run.hang.as_ref();
-    if hung.is_some_and(StandstillReport::is_hang) {
-        return Some(HUNG.into());
-    }
-    let looks = report.waits.as_ref()?;
-    let busy: Vec<&LookedThreadReport> = looks
-        .threads
-        .iter()
-        .filter(|thread| is_busy(thread))
-        .collect();
-    let sum = |of: fn(&LookedThreadReport) -> u64| total(busy.iter().map(|thread| of(thread)));
-    let ready = sum(|thread| thread.ready_ns.unwrap_or(0)) as f64;
-    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0)) as f64;
-    let lived = sum(|thread| thread.watched_ns) as f64;
-    if ready < THIRD * wanted || ready * 100.0 < lack::LEAST_WITHOUT_BARRIERS * lived {
-        return None;
-    }
-    if wanted <= 0.0 {
-        return None;
-    }
-    let pct = ready / wanted * 100.0;
-    let begins = format!(
-        "no barrier was seen, but the busy threads were ready without a CPU for {pct:.0} % of the time \
-         in which they wanted one"
-    );
-    // Threads that wait for each other in turns, or live one after the other, want fewer CPUs than they
-    // are.
-    let at_once = looks.wanted_at_once();
-    if let Some(cpus) = report.run.cpus.filter(|cpus| at_once > f64::from(*cpus)) {
-        let cpus = format!("{cpus} CPU{}", if cpus == 1 { "" } else { "s" });
-        let others = lack::too(report);
-        return Some(format!(
-            "{begins}: they want {at_once:.1} CPUs at a time, and share {cpus}{others}. More threads would \
-             not help: there is no CPU for them"
-        ));
-    }
-    let (known, remedy) = lack::unknown(report);
-    Some(format!("{begins}{known}. {remedy}"))
-}
-
-/// For which other thread a thread that works too waits longest, in a program without barriers for which no
-/// verdict has a cause.
-fn longest_wait(report: &Report) -> Option<String> {
-    const MUCH: f64 = 25.0;
-    let looks = report.waits.as_ref()?;
-    let busy = |tid| {
-        let mut threads = looks.threads.iter();
-        threads.find(|thread| thread.tid == tid && is_busy(thread))
-    };
-    let told = |pair: &&PairReport| pair.share_pct >= MUCH && pair.kind != WaitKind::Join;
-    let pairs = looks.pairs.iter().filter(told);
-    let among_busy =
-        pairs.filter_map(|pair| Some((pair, busy(pair.waiter_tid)?, busy(pair.waker_tid)?)));
-    let longest = among_busy.max_by(|a, b| a.0.share_pct.total_cmp(&b.0.share_pct));
-    let (pair, waiter, waker) = longest?;
-    Some(format!(
-        "of the threads that also work, {} {} waits longest: {:.0} % of its time until {} {} wakes it, in {}",
-        waiter.label, waiter.name, pair.share_pct, waker.label, waker.name, pair.at
-    ))
-}
-
-/// Whether a thread is on a CPU for a tenth of its time. A thread that is only ready yields its CPU, or
-/// is woken for nothing.
-fn is_busy(thread: &LookedThreadReport) -> bool {
-    let lived_ns = thread.watched_ns;
-    lived_ns > 0 && thread.running_ns.is_some_and(|ran| ran >= lived_ns / 10)
 }
 
 /// The verdicts that explain most.

@@ -1,6 +1,10 @@
 //! Which counter goes best with who is late. A correlation is told as one: it is no cause by itself.
 
-use super::{kernel, shape::is_of_work, words::Cost};
+use super::{
+    kernel,
+    shape::is_of_work,
+    words::{Cost, Others},
+};
 use crate::{
     counters::{Says, says},
     report::{Figure, LateReport, RelatedReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -75,10 +79,11 @@ fn tell(
 ) {
     let (last, others) = (best.last.unwrap_or(0.0), best.others.unwrap_or(0.0));
     let text = format!(
-        " Who is late{place} has more {}, {} before each barrier to the others' {}: correlation \
+        " Who is late{place} has more {}, {} before each barrier to {} {}: correlation \
          {correlation:.2} over {} episodes{}.",
         best.counter,
         number(last),
+        Others::of(site).whose(),
         number(others),
         best.episodes,
         of_others(site, best),

@@ -6,7 +6,7 @@ use super::{
     late::{Excess, is_uneven, may_be_lock, of_work, stands_out},
     noise::{is_noise, is_noise_of},
     speed,
-    words::{Cost, give_less, hand_out, share_out, who, whole},
+    words::{Cost, Others, give_less, hand_out, share_out, who, whole},
 };
 use crate::{
     report::{
@@ -142,13 +142,15 @@ impl<'a> OfWork<'a> {
         let each = |ns: u64, episodes: u64| time(ns / episodes.max(1));
         match (late.last.running_ns, late.others.running_ns) {
             (Some(last), Some(others)) => format!(
-                "the last is on a CPU for {}, the others for {} on average{with}",
+                "the last is on a CPU for {}, {} for {} on average{with}",
                 each(last, late.split_episodes),
+                Others::of(site).the(),
                 each(others, late.split_episodes)
             ),
             _ => format!(
-                "the last works {}, the others {} on average{with}",
+                "the last works {}, {} {} on average{with}",
                 each(late.last.work_ns, late.episodes),
+                Others::of(site).the(),
                 each(late.others.work_ns, late.episodes)
             ),
         }
@@ -344,15 +346,16 @@ pub fn serial_phase(report: &Report, site: &SiteReport) -> Option<VerdictReport>
         .then(|| kernel::of_thread(report, straggler.thread))
         .flatten();
     let (why, remedy) = kernel.map_or_else(
-        || (String::new(), share_out(site.kind)),
+        || (String::new(), share_out(site.kind, Others::of(site))),
         |it| (format!(" ({})", it.why), it.remedy),
     );
     let text = format!(
         "serial phase before {}: one of {:.0} threads works ({whose}) for {:.0} % of the phase \
-         while all others wait{why}; {}. {remedy}: {}.",
+         while {}{why}; {}. {remedy}: {}.",
         site.called(),
         late.participants,
         alone * 100.0,
+        Others::of(site).choose("the other waits", "all others wait"),
         cost.words(&all),
         cost.saves(report),
     );
@@ -443,7 +446,8 @@ pub fn persistent(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         )
     };
     let text = format!(
-        "{sentence}, the others {others_do}{why}{}; {}. {remedy}: {}.",
+        "{sentence}, {} {others_do}{why}{}; {}. {remedy}: {}.",
+        Others::of(site).the(),
         with_completion(site),
         cost.words(&all),
         cost.saves(report),
@@ -539,12 +543,12 @@ pub fn alternating(report: &Report, site: &SiteReport) -> Option<VerdictReport> 
         _ => "mostly one of a few threads comes last",
     };
     let text = format!(
-        "alternating stragglers at {}: {how} ({}), and {}; {}. Divide among all what they do more \
-         than others: {}.",
+        "alternating stragglers at {}: {how} ({}), and {}; {}. Divide among all what {}: {}.",
         site.called(),
         few(report, site),
         of_work.works(site),
         of_work.cost.words(&of_work.all),
+        Others::of(site).choose("one does more than the other", "they do more than others"),
         of_work.cost.saves(report),
     );
     Some(verdict(

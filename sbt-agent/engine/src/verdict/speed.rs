@@ -6,7 +6,7 @@
 
 use super::{
     culprit::{Culprit, members},
-    words::{Cost, who},
+    words::{Cost, Others, who},
 };
 use crate::{
     report::{Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -151,11 +151,11 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         .as_ref()
         .and_then(|culprit| bound_by_the_least(report, site, culprit.thread));
     let explains = most.map_or(slower.measured, |most| slower.measured.min(most));
-    let (last, others) = match (late.last.running_ns, late.others.running_ns) {
+    let (last, others_sum) = match (late.last.running_ns, late.others.running_ns) {
         (Some(last), Some(others)) => (last, others),
         _ => (late.last.work_ns, late.others.work_ns),
     };
-    let (last_ns, others_ns) = (last as f64, others as f64);
+    let (last_ns, others_ns) = (last as f64, others_sum as f64);
     let cost = all.explained((last_ns - others_ns).min(last_ns - last_ns / explains));
     if explains < DIFFERS || !cost.is_worth(report) || 2.0 * cost.share_pct < all.share_pct {
         return None;
@@ -163,9 +163,13 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let whose = culprit
         .filter(|culprit| of_thread(report, site, culprit.thread).is_told())
         .map(|culprit| culprit.thread);
+    let others = Others::of(site);
     let whom = whose.map_or_else(
         || "whichever thread comes last".to_owned(),
-        |thread| format!("{}, for which the others wait,", who(report, thread)),
+        |thread| {
+            let wait = others.choose("the other waits", "the others wait");
+            format!("{}, for which {wait},", who(report, thread))
+        },
     );
     let each = |ns: u64| {
         let episodes = if late.last.running_ns.is_some() {
@@ -177,13 +181,15 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     };
     let text = format!(
         "slow CPU before {}: {whom} has a slower CPU, on which a fixed piece of work takes {:.1} times \
-         as long as on those of the others ({} on a CPU in each phase, the others {} on average), so that \
+         as long as on {} ({} on a CPU in each phase, {} {} on average), so that \
          nothing shows more work; {}. Its core may also run something else, of another virtual machine too, \
          or has a lower clock: run it where nothing else runs, or let threads fetch their work in small parts.",
         site.called(),
         slower.measured,
+        others.choose("that of the other", "those of the others"),
         each(last),
-        each(others),
+        others.the(),
+        each(others_sum),
         cost.words(&all),
     );
     Some(VerdictReport {

@@ -5,7 +5,7 @@ use super::{
     culprit::{members, well_above_chance},
     noise::is_noise_at,
     speed,
-    words::{count, who, whole},
+    words::{Others, count, who, whole},
 };
 use crate::{
     report::{Figure, LaterReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -263,25 +263,36 @@ impl<'a> Loss<'a> {
             )
         };
         let (own, others) = self.works_ns;
+        let them = Others::of_all(self.places.iter().map(|(site, _)| *site));
         let works = if self.asleep >= 0.5 {
             "works or sleeps"
         } else {
             "works"
         };
         let places = if self.places.len() == 1 {
-            format!("{place} the others wait for {name}")
+            format!(
+                "{place} {} for {name}",
+                them.choose("the other waits", "the others wait")
+            )
         } else {
             format!(
-                "{place} those the others wait for {name} ({}{more})",
+                "{place} those {} for {name} ({}{more})",
+                them.choose("the other waits", "the others wait"),
                 listed.join(", ")
             )
         };
+        let others_ns = time(whole(others));
+        let others_do = if them.is_one() {
+            format!("the other {others_ns}")
+        } else {
+            format!("the others {others_ns} on average")
+        };
         let text = format!(
-            "{places}, {:.0} % of thread time; it {works} {} in all, the others {} on average. \
+            "{places}, {:.0} % of thread time; it {works} {} in all, {}. \
              Give it less to do there: even work would save up to {} of {} {}.",
             self.share_pct,
             time(whole(own)),
-            time(whole(others)),
+            others_do,
             time(whole(self.gain_ns)),
             time(report.seen_ns()),
             report.seen_called(),

@@ -99,7 +99,7 @@ fn in_first_phase(report: &Report) -> Option<VerdictReport> {
     }
     let text = format!(
         "serial start: {} works alone for {} before {threads} threads first meet at {}, {:.0} % of \
-         the wall time. Let the others share what is done first: that would save up to {}.",
+         the wall time. Divide the initial work among the threads: that would save up to {}.",
         who(report, worker),
         time(phase_ns),
         site.called(),
@@ -129,7 +129,7 @@ fn main_starts(
     }
     let text = format!(
         "serial start: {} works alone for {} before the {threads} threads begin that meet at {}, \
-         {:.0} % of the wall time. Let them share what is done first.",
+         {:.0} % of the wall time. Divide the initial work among the threads.",
         main_thread(report).1,
         time(before.running_ns),
         site.called(),
@@ -214,7 +214,7 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
     }
     let text = format!(
         "serial end: {} works on for {} after the last barrier, {}, while {}, \
-         {:.0} % of the wall time. Let {} share what is done last.",
+         {:.0} % of the wall time. Divide the final work among the threads.",
         who(report, thread),
         time(end_ns),
         site.called(),
@@ -224,7 +224,6 @@ pub fn serial_end(report: &Report) -> Option<VerdictReport> {
             format!("{} idle or have ended", others(threads - 1))
         },
         end_ns as f64 / report.run.wall_ns.max(1) as f64 * 100.0,
-        if threads == 2 { "it" } else { "them" },
     );
     Some(verdict(
         VerdictKind::SerialEnd,
@@ -244,7 +243,7 @@ fn main_ends(report: &Report, site: &SiteReport, threads: u32) -> Option<Verdict
     }
     let text = format!(
         "serial end: {} works alone for {} after the other threads have ended that met at {}, \
-         {:.0} % of the wall time. Let them share what is done last.",
+         {:.0} % of the wall time. Divide the final work among the threads.",
         main_thread(report).1,
         time(after.running_ns),
         site.called(),

@@ -12,6 +12,7 @@ pub(super) mod pace;
 mod related;
 mod serial;
 mod speed;
+mod two;
 mod unaccounted;
 mod untold;
 mod without_barriers;

@@ -20,6 +20,7 @@ use advice::advice_at;
 use locks::{held, is_of_holder, locks};
 use sleeps::{explains, is_sleep, sleeps};
 use spins::spins;
+use stops::Stops;
 
 mod advice;
 mod behind;
@@ -29,6 +30,7 @@ mod permits;
 mod serial;
 mod sleeps;
 mod spins;
+mod stops;
 mod turns;
 
 #[cfg(test)]
@@ -54,6 +56,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let says = |verdict: &VerdictReport, place: &WaitPlaceReport| {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
+    let stops = Stops::of(report, looks);
     let mut by_looks = Vec::new();
     // In a hang a lock is not held for long, but for ever.
     let hangs = report
@@ -64,8 +67,10 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     // Without barriers nobody is known to wait for a thread that waits for a lock.
     let least = if report.sites.is_empty() { ALONE } else { 0.0 };
     let is_told = |verdict: &VerdictReport| !hangs && explained(verdict) >= least;
-    let contended = locks(looks);
-    for (verdict, places) in contended.into_iter().filter(|(lock, _)| is_told(lock)) {
+    let contended = locks(looks)
+        .into_iter()
+        .filter(|(lock, places)| is_told(lock) && stops.left_pct(places) >= WORTH.max(least));
+    for (verdict, places) in contended {
         let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
             looks
@@ -84,9 +89,13 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         found.retain(|other| !is_told(other));
         by_looks.push(verdict);
     }
-    if !hangs {
-        by_looks.extend(permits::semaphores(looks));
-    }
+    let posted = if hangs {
+        Vec::new()
+    } else {
+        permits::semaphores(looks, &stops)
+    };
+    let is_posted = |place: &WaitPlaceReport| posted.iter().any(|(_, told)| *told == place);
+    by_looks.extend(posted.iter().map(|(verdict, _)| verdict.clone()));
     for (verdict, share_pct) in spins(looks, !report.sites.is_empty()) {
         // A thread that spins for a lock is late because of the lock, and has no more work than others.
         found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
@@ -96,7 +105,9 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     // news of others tell.
     if report.sites.is_empty() {
         let paced = pace::set_by_one(looks).or_else(|| behind::one(looks));
-        by_looks.extend(paced.or_else(|| turns::taken(looks)));
+        let paced = paced.or_else(|| turns::taken(looks));
+        let is_own = |verdict: &VerdictReport| explained(verdict) - stops.stood_pct() >= WORTH;
+        by_looks.extend(paced.filter(is_own));
         // Threads that wait for a lock are alone because of that.
         let has_lock = by_looks
             .iter()
@@ -106,9 +117,11 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     }
     if !report.sites.is_empty() {
         let is_said = |place: &WaitPlaceReport| {
-            found.iter().any(|verdict| says(verdict, place)) || is_of_holder(looks, place)
+            found.iter().any(|verdict| says(verdict, place))
+                || is_of_holder(looks, place)
+                || is_posted(place)
         };
-        by_looks.extend(sleeps(looks, report.run.cpus, is_said));
+        by_looks.extend(sleeps(looks, &stops, report.run.cpus, is_said));
     }
     found.extend(by_looks);
 }
@@ -156,7 +169,7 @@ pub fn has_locks(report: &Report) -> bool {
 }
 
 /// Whether one thread keeps others out there.
-const fn is_lock(kind: WaitKind) -> bool {
+pub const fn is_lock(kind: WaitKind) -> bool {
     matches!(
         kind,
         WaitKind::Mutex
@@ -209,7 +222,9 @@ pub fn straggler(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     };
     let inside = looks.places.iter().filter(|place| place.in_barrier);
     let work = all.saturating_sub(total(inside.map(at)));
-    let asleep = total(looks.in_the_work().map(at));
+    // A thread that is stopped or frozen does not sleep.
+    let stood = Stops::of(report, looks).stood_looks();
+    let asleep = total(looks.in_the_work().map(at)).saturating_sub(stood);
     let pct = asleep as f64 / work.max(1) as f64 * 100.0;
     let (place, advice) =
         of_the_last(report, site, Some(last.thread), 0.0).filter(|_| pct >= MOSTLY)?;
@@ -262,6 +277,11 @@ pub fn of_the_last(
         let threads = threads(place);
         threads.iter().map(|thread| looks.slept_ns(thread)).sum()
     };
+    let stops = Stops::of(report, looks);
+    let own_ns = |place: &WaitPlaceReport| {
+        let each = threads(place).into_iter().map(|row| looks.slept_ns(&row));
+        total(each.map(|ns| stops.left_ns(place.kind, ns)))
+    };
     let seen_at = |place: &WaitPlaceReport| total(threads(place).iter().map(|thread| thread.looks));
     let places = || looks.in_the_work().filter(|place| !place.spins());
     let all = total(places().map(of));
@@ -273,7 +293,7 @@ pub fn of_the_last(
     } else {
         seen >= FEW
     };
-    if !is_known || !explains(most) || (slept as f64) < MOSTLY / 100.0 * all as f64 {
+    if !is_known || !explains(most) || (own_ns(most) as f64) < MOSTLY / 100.0 * all as f64 {
         return None;
     }
     // The kernel's sums may have pauses.

@@ -48,12 +48,12 @@ fn who_goes_round_without_end_waits_for_nothing_and_comes_to_no_barrier() {
         .find(|other| other.who.tid == id(3).thread);
     assert_eq!(
         shown.map(|shown| &shown.does[..]),
-        Some("goes round in a loop without end, and sleeps in each turn")
+        Some("spins in an endless loop, and sleeps in each turn")
     );
     let seen = known(&[(loops(), "*usleep < main hangs.c:90")]);
     assert_eq!(
         report(&seen.0, PROCESS).text,
-        "no thread does more than wait or go round in a loop: main-0 goes round in a loop without end, \
+        "every thread either waits or spins: main-0 spins in an endless loop, \
          and sleeps in each turn, in main() hangs.c:90"
     );
 }

@@ -12,8 +12,8 @@ use crate::model::{
 
 /// Why the share of a short run on a busy machine is unknown: what a hit costs is measured apart from
 /// the run.
-const TOO_DEAR: &str = "the cost of a hit, as measured apart from the run, times the number of hits is \
-                        more than the threads' whole time";
+const TOO_DEAR: &str = "the estimated cost of all hits exceeds the threads' total time, because one hit is \
+                        measured outside of the run";
 
 impl Draw<'_> {
     pub(super) fn own_cost(&self, time: &ThreadTimeReport) -> OwnCost {

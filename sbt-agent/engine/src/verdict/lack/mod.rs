@@ -20,6 +20,7 @@ pub mod stood;
 mod team;
 
 pub use others::{too, unknown};
+pub use quota::at_most_ns as throttled_at_most_ns;
 use team::{Team, Wanted};
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few

@@ -66,12 +66,17 @@ pub fn threads(case: &Case<'_>) -> Option<VerdictReport> {
         "own threads take the CPUs: {} of this program {comes} to no barrier and {wants} \
          {wanted:.1} CPUs; with the {members} threads that meet, {} busy threads share {}, and those \
          that meet are ready without a CPU for {:.0} % of their time{}. Start fewer threads that \
-         meet, or let the others sleep when they have nothing to do.",
+         meet, or let {}.",
         list(&names),
         members + helpers.len(),
         cpus_called(&cpus),
         case.lack.ready_pct,
         others::too(case.report),
+        if names.len() == 1 {
+            "that thread sleep when it has nothing to do"
+        } else {
+            "those threads sleep when they have nothing to do"
+        },
     );
     Some(case.lack.verdict(
         VerdictKind::OwnThreadsTakeCpus,

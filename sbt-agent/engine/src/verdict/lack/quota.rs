@@ -2,7 +2,7 @@
 
 use super::{super::WORTH, Case, others};
 use crate::{
-    report::{Figure, QuotaReport, VerdictKind, VerdictReport},
+    report::{Figure, QuotaReport, Report, VerdictKind, VerdictReport},
     words::time,
 };
 
@@ -51,6 +51,14 @@ pub fn too_small(case: &Case<'_>) -> Option<VerdictReport> {
             ("periods", Figure::Whole(*periods)),
         ],
     ))
+}
+
+/// The most time for which a CPU quota stopped a thread of the program, ns. The kernel sums that up over CPUs.
+pub fn at_most_ns(report: &Report) -> u64 {
+    let scheduling = report.run.scheduling.iter();
+    let quotas = scheduling.flat_map(|scheduling| &scheduling.quotas);
+    let most_ns = quotas.map(|quota| quota.throttled_ns).max();
+    most_ns.unwrap_or(0).min(report.run.wall_ns)
 }
 
 /// A number of CPUs with as many digits as it needs, at most two.

@@ -47,14 +47,19 @@ pub fn still(report: &Report) -> Option<VerdictReport> {
     })
 }
 
+/// The most time for which the program was stopped or frozen, ns: the two may have happened one after the other.
+pub fn at_most_ns(report: &Report) -> u64 {
+    let known = report.run.scheduling.as_ref();
+    let most = |stands: StandsReport| stands.at_most_ns;
+    known.map_or(0, |known| {
+        most(known.stopped).saturating_add(most(known.frozen))
+    })
+}
+
 /// Whether the gain that a verdict promises stands although the program was stopped: the rest of it
 /// has to be worth mentioning.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
-    let Some(scheduling) = &report.run.scheduling else {
-        return true;
-    };
-    let most = |stands: StandsReport| stands.at_most_ns;
-    let stood_ns = most(scheduling.stopped).max(most(scheduling.frozen));
+    let stood_ns = at_most_ns(report);
     let Some(Figure::Whole(gain_ns)) = verdict.evidence.get("gain_ns") else {
         return true;
     };

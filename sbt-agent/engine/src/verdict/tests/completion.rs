@@ -4,7 +4,10 @@ use std::cmp::Reverse;
 
 use super::{MS, Program, pace::queue, says};
 use crate::{
-    report::{BarrierKind, Report, VerdictKind, Withheld, sound, waits::LooksReport},
+    report::{
+        BarrierKind, Report, SchedulingReport, StandsReport, VerdictKind, Withheld, sound,
+        waits::LooksReport,
+    },
     verdict::judge,
 };
 
@@ -46,8 +49,8 @@ fn threads_that_sleep_on_in_the_barrier_wait_for_what_the_last_one_does() {
     says(
         &judge(&report_of_long).unwrap()[0],
         &[
-            "the others sleep there for at least 10.0 ms more on average, 62 % of thread time",
-            "The last thread may execute the barrier's completion function before it releases the others. Do \
+            "the other sleeps there for at least 10.0 ms more on average, 62 % of thread time",
+            "The last thread may execute the barrier's completion function before it releases the other. Do \
              less in that function",
         ],
     );
@@ -82,7 +85,7 @@ fn threads_that_sleep_on_in_the_barrier_wait_for_what_the_last_one_does() {
     other.sites[0].kind = BarrierKind::Condvar;
     says(
         &judge(&other).unwrap()[0],
-        &["The last thread may do something before it releases the others. Let it do less"],
+        &["The last thread may do something before it releases the other. Let it do less"],
     );
     // The kernel's sums are of incomplete episodes as well.
     let mut torn = report(5, true);
@@ -108,4 +111,23 @@ fn threads_that_sleep_elsewhere_or_briefly_do_not() {
     );
     let report = report(0, true);
     assert!(!kinds(&report).contains(&VerdictKind::SerialInBarrier));
+}
+
+#[test]
+fn a_program_that_is_frozen_does_not_sleep_on_in_a_barrier() {
+    let mut frozen = report(5, true);
+    // Of 40 times 10 ms after the last has come, only a little remains.
+    let stood = |at_most_ns| StandsReport {
+        times: 1,
+        total_ns: at_most_ns,
+        at_most_ns,
+    };
+    frozen.run.scheduling = Some(SchedulingReport {
+        frozen: stood(100 * MS),
+        ..SchedulingReport::default()
+    });
+    let told = |report: &Report| kinds(report).contains(&VerdictKind::SerialInBarrier);
+    assert!(told(&frozen));
+    frozen.run.scheduling.as_mut().unwrap().frozen = stood(195 * MS);
+    assert!(!told(&frozen));
 }

@@ -3,7 +3,9 @@
 use super::{says, with};
 use crate::report::{
     Report, VerdictKind, VerdictReport, WaitKind,
-    waits::{LookedThreadReport, LooksReport, WaitPlaceReport, WaitThreadReport, WakerReport},
+    waits::{
+        LookedThreadReport, LooksReport, PairReport, WaitPlaceReport, WaitThreadReport, WakerReport,
+    },
 };
 
 const MS: u64 = 1_000_000;
@@ -358,4 +360,77 @@ fn a_thread_that_is_alone_for_long_is_a_serial_part() {
     assert_eq!(few.remove(0).kind, VerdictKind::SerialPart);
     assert_eq!(run(19, 81), [], "every program begins with one thread");
     assert_eq!(run(99, 1), [], "it has hardly any threads");
+}
+
+/// Losses of a few percent each: none is a verdict, and all together are no reason to say that nothing was found.
+#[test]
+fn small_losses_are_told_instead_of_nothing() {
+    let because = |ready: [u64; 2], places: Vec<WaitPlaceReport>, pairs: Vec<PairReport>| {
+        let mut report = run();
+        report.run.cpus = Some(2);
+        report.waits = Some(LooksReport {
+            looks: 100,
+            span_ns: 1000 * MS,
+            threads: vec![
+                thread(1, "a", 500, ready[0]),
+                thread(2, "b", 500, ready[1]),
+                thread(3, "idle", 1, 900),
+            ],
+            places,
+            pairs,
+            ..LooksReport::default()
+        });
+        with(report).no_verdict_because.unwrap()
+    };
+    let pair = |kind, waker_tid| PairReport {
+        waiter: "T1 a".into(),
+        waiter_tid: 1,
+        waker: "T2 b".into(),
+        waker_tid,
+        slept_ns: 120 * MS,
+        share_pct: 12.0,
+        kind,
+        at: "next video.c:31".into(),
+    };
+    let place = |kind, in_barrier| WaitPlaceReport {
+        kind,
+        in_barrier,
+        ..queue(4.0, &[(1, 40), (2, 40)], &[])
+    };
+    let nothing = |text: String| assert!(text.contains("nothing stood out"), "{text}");
+    nothing(because([10, 10], Vec::new(), Vec::new()));
+    assert_eq!(
+        because([60, 60], Vec::new(), Vec::new()),
+        "no barrier was seen, and no cause was found, but the busy threads were ready without a CPU for 11 % of \
+         the time in which they wanted one (what takes the CPU is not known). See what takes the CPU (--states \
+         full)"
+    );
+    assert_eq!(
+        because(
+            [12, 12],
+            vec![place(WaitKind::Mutex, false)],
+            vec![pair(WaitKind::Condvar, 2)]
+        ),
+        "no barrier was seen, and no cause was found, but the busy threads were ready without a CPU for 2 % of \
+         the time in which they wanted one (what takes the CPU is not known), waited 4 % of their time for \
+         locks, and waited 6 % of their time for each other; see below what each of them waits for"
+    );
+    let spins = because([0; 2], vec![place(WaitKind::Spin, false)], Vec::new());
+    assert!(
+        spins.contains("the busy threads spun for 4 % of their time; see"),
+        "{spins}"
+    );
+    // The end of a thread, a runtime's dock and a thread that does not work are no loss.
+    nothing(because(
+        [0; 2],
+        vec![place(WaitKind::Mutex, true)],
+        Vec::new(),
+    ));
+    for (kind, waker) in [
+        (WaitKind::Join, 2),
+        (WaitKind::Barrier, 2),
+        (WaitKind::Condvar, 3),
+    ] {
+        nothing(because([0; 2], Vec::new(), vec![pair(kind, waker)]));
+    }
 }

@@ -221,9 +221,12 @@ impl<'a> Others<'a> {
                 all.len()
             ),
         };
-        let until = match self.wakes_pct {
-            Some(pct) if pct >= MOSTLY => ", mostly until it wakes them",
-            _ => "",
+        let until = match (self.wakes_pct, self.all.as_slice()) {
+            (Some(pct), [_]) if pct >= MOSTLY => {
+                format!(", mostly until {} wakes it", pacer.label)
+            }
+            (Some(pct), _) if pct >= MOSTLY => ", mostly until it wakes them".to_owned(),
+            _ => String::new(),
         };
         let at: Vec<String> = self
             .places

@@ -1,31 +1,33 @@
 //! Places where threads sleep in their work.
 
 use super::{
-    MOSTLY,
+    MOSTLY, Stops,
     advice::{advice_at, is_ordered},
     counted, evidence, is_lock, is_worth,
 };
 use crate::{
     report::{
-        Figure, VerdictKind, VerdictReport, WaitKind,
+        Figure, VerdictKind, VerdictReport, WORTH, WaitKind,
         waits::{LooksReport, WaitPlaceReport, WaitThreadReport},
     },
     total::total,
 };
 
-/// A verdict on each place where threads sleep in their work for long. `cpus`: those of the program, if that
+/// A verdict on each place where threads sleep in their work for long. `stops`: what may explain that from
+/// outside. `cpus`: those of the program, if that
 /// is known. `is_said`: whether another verdict tells of the place.
 pub(super) fn sleeps(
     looks: &LooksReport,
+    stops: &Stops<'_>,
     cpus: Option<u32>,
     is_said: impl Fn(&WaitPlaceReport) -> bool,
 ) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| explains(place));
     // Threads that wait for each other lose nothing by it if those that do not wait want all CPUs.
     let are_taken = cpus.is_some_and(|cpus| looks.want_all(cpus));
-    let is_of_each_other = |place: &WaitPlaceReport| is_much(place) && !are_taken;
+    let is_of_each_other = |place: &WaitPlaceReport| stops.left_pct(&[place]) >= MUCH && !are_taken;
     places
-        .filter(|place| is_worth(&[place]) && !is_said(place))
+        .filter(|place| is_worth(&[place]) && stops.left_pct(&[place]) >= WORTH && !is_said(place))
         .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_of_each_other(place)))
         .map(|place| sleep(looks, place))
         .collect()
@@ -42,10 +44,6 @@ pub(super) const fn is_sleep(kind: WaitKind) -> bool {
 /// Percentage of thread time from which waits of the program's threads for each other are told: a
 /// queue is empty now and then.
 const MUCH: f64 = 10.0;
-
-fn is_much(place: &WaitPlaceReport) -> bool {
-    place.share_pct >= MUCH
-}
 
 /// Whether a place tells for what threads sleep there.
 pub(super) fn explains(place: &WaitPlaceReport) -> bool {

@@ -37,13 +37,13 @@ pub(super) fn spins(looks: &LooksReport, meets: bool) -> Vec<(VerdictReport, f64
         let text = match place.call.as_deref().map(Gets::of) {
             None if !is_known => format!(
                 "spinning: threads spend {share_pct:.0} % of their time in a loop of {} that only waits for \
-                 memory to change (by {samples} samples): a lock, a flag or a barrier. That is no work: \
+                 memory to change (by {samples} samples): a lock, a flag or a barrier. Spinning wastes CPU time: \
                  wait there for a shorter time, or asleep; if it is a barrier, --barrier watches it.",
                 place.place
             ),
             None => format!(
                 "spinning: threads spin {share_pct:.0} % of their time for {called} (by {samples} \
-                 samples). That is no work: hold the lock for a shorter time, or give each thread data \
+                 samples). Spinning wastes CPU time: hold the lock for a shorter time, or give each thread data \
                  of its own."
             ),
             Some(Gets::Message) => format!(

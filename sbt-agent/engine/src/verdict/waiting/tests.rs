@@ -1,6 +1,8 @@
 use super::*;
 use crate::report::waits::{HolderReport, WakerReport};
 
+mod stops;
+
 fn place(kind: WaitKind, looks: u64, of: u64) -> WaitPlaceReport {
     WaitPlaceReport {
         kind,
@@ -238,13 +240,13 @@ fn who_spins_for_a_lock_has_no_more_work() {
     assert_eq!(
         open[0].text,
         "spinning: threads spend 21 % of their time in a loop of add count.c:31 that only waits for \
-         memory to change (by 53 samples): a lock, a flag or a barrier. That is no work: wait there for \
+         memory to change (by 53 samples): a lock, a flag or a barrier. Spinning wastes CPU time: wait there for \
          a shorter time, or asleep; if it is a barrier, --barrier watches it."
     );
     assert_eq!(
         of_the_run(&meets(vec![spin.clone()]))[0].text,
         "spinning: threads spin 21 % of their time for a lock or a flag in add count.c:31 (by \
-         53 samples). That is no work: hold the lock for a shorter time, or give each thread \
+         53 samples). Spinning wastes CPU time: hold the lock for a shorter time, or give each thread \
          data of its own."
     );
     assert_eq!(
@@ -415,10 +417,19 @@ fn a_semaphore_is_contended_if_its_waiters_post_it() {
     assert_eq!(found[0].kind, VerdictKind::LockContention);
     assert_eq!(
         found[0].text,
-        "contended semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 \
-         of 200 looks), until one of themselves posts it: as many are in as it lets in. Let more in, \
-         if what it guards allows that, or do less while in."
+        "waits at a semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 of 200 \
+         looks), until one of themselves posts it. If it lets a few in at a time, let more in, if what it \
+         guards allows that, or do less while in. If all meet there, as at a barrier, divide the work before \
+         it more evenly."
     );
+    let contended = "contended semaphore: threads wait 45 % of their time for a semaphore at add count.c:31 (90 \
+                     of 200 looks), until one of themselves posts it: as many are in as it lets in. Let more in, \
+                     if what it guards allows that, or do less while in.";
+    // Two threads keep each other out.
+    assert_eq!(told_of(1, 2..=3, &[2, 3], 45.0)[0].text, contended);
+    // At a barrier only the last to come may post.
+    let found = told_of(1, 1..=4, &[2, 3], 45.0);
+    assert!(found[0].text.starts_with("waits at a semaphore: "));
     assert_eq!(told(&[1, 2], 45.0), [], "it brings work");
     assert_eq!(told(&[], 45.0), [], "who posts it is not known");
     assert_eq!(told(&[2, 3], 4.0), [], "it costs little");

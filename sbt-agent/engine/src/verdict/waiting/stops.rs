@@ -1,0 +1,68 @@
+//! How much of a sleep is the threads' own. While a program is stopped or frozen, its threads seem to sleep where
+//! they are: in a page fault, if they were in no system call. While a CPU quota stops a thread, those that wait for
+//! it sleep on.
+
+use crate::{
+    report::{
+        Report, WaitKind,
+        waits::{LooksReport, WaitPlaceReport},
+    },
+    total::total,
+    verdict::lack,
+};
+
+/// What stopped the threads from outside while sbt looked at them.
+pub(super) struct Stops<'a> {
+    looks: &'a LooksReport,
+    /// The most time for which the program was stopped or frozen, ns.
+    stood_ns: u64,
+    /// The most time for which a CPU quota stopped a thread, ns.
+    throttled_ns: u64,
+}
+
+impl<'a> Stops<'a> {
+    pub fn of(report: &Report, looks: &'a LooksReport) -> Self {
+        Self {
+            looks,
+            stood_ns: lack::stood::at_most_ns(report),
+            throttled_ns: lack::throttled_at_most_ns(report),
+        }
+    }
+
+    /// The part of a thread's sleep of `slept_ns` that nothing from outside explains, ns. `kind`: for what it
+    /// sleeps. A quota makes no pause longer: the time ends it.
+    pub fn left_ns(&self, kind: WaitKind, slept_ns: u64) -> u64 {
+        let throttled_ns = match kind {
+            WaitKind::Sleep => 0,
+            _ => self.throttled_ns,
+        };
+        slept_ns.saturating_sub(self.stood_ns.saturating_add(throttled_ns))
+    }
+
+    /// The percentage of thread time for which threads sleep at some places, as far as nothing from outside
+    /// explains it.
+    pub fn left_pct(&self, places: &[&WaitPlaceReport]) -> f64 {
+        places.iter().map(|place| self.left_of(place)).sum()
+    }
+
+    fn left_of(&self, place: &WaitPlaceReport) -> f64 {
+        if self.stood_ns == 0 && self.throttled_ns == 0 {
+            return place.share_pct;
+        }
+        let slept = || place.threads.iter().map(|row| self.looks.slept_ns(row));
+        let left_ns = total(slept().map(|ns| self.left_ns(place.kind, ns)));
+        place.share_pct * left_ns as f64 / total(slept()).max(1) as f64
+    }
+
+    /// The percentage of its time for which a thread may have stood still.
+    pub fn stood_pct(&self) -> f64 {
+        let stood_ns = self.stood_ns.saturating_add(self.throttled_ns);
+        (stood_ns as f64 / self.looks.span_ns.max(1) as f64 * 100.0).min(100.0)
+    }
+
+    /// Number of looks at a thread that may have found it standing still.
+    pub fn stood_looks(&self) -> u64 {
+        let each_ns = self.looks.span_ns / self.looks.looks.max(1);
+        self.stood_ns.checked_div(each_ns).unwrap_or(0)
+    }
+}
