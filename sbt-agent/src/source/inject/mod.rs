@@ -16,6 +16,7 @@ use anyhow::{anyhow, bail};
 mod calibrate;
 mod clock;
 mod lives;
+mod ready;
 mod remote;
 mod ring;
 mod site;

@@ -242,7 +242,7 @@ impl Watch {
         match what {
             ThreadEvent::Hit(sample) => self.hit(tid, time_ns, &sample),
             // Earlier run time is in the baseline.
-            ThreadEvent::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
+            ThreadEvent::Switched { on, .. } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             ThreadEvent::Started { process, thread } => {
                 self.started(tid, (process, thread), time_ns);
             }
