@@ -275,7 +275,7 @@ impl Watch {
         }
         self.lost += count;
         for thread in self.threads.values_mut() {
-            thread.slot.miss();
+            thread.slot.miss(1);
             thread.run = Run::UNKNOWN;
         }
     }

@@ -137,8 +137,9 @@ impl Watch {
             self.lost = self.lost.saturating_add(lost.count);
             let number = self.numbers.get(self.target, lost.thread);
             if let Some(member) = self.threads.get_mut(&number) {
-                (0..lost.count.min(1 << 16)).for_each(|_| member.slot.miss());
+                member.slot.miss(lost.count);
             }
+            self.programs.distrust();
         }
         let count = found.records.len();
         for noted in found.records {
