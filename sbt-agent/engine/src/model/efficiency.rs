@@ -37,9 +37,7 @@ pub struct Usage {
     path_ns: u64,
     /// The time at which the last of the threads that took part ended, ns; `None` while any lives.
     empty_since_ns: Option<u64>,
-    /// Work for which the time without a CPU is known, and (`ready_ns`) that time, ns.
-    work_ns: u64,
-    ready_ns: u64,
+    lacked: Lacked,
     /// Whether something went unwatched for a while.
     interrupted: bool,
 }
@@ -72,6 +70,44 @@ pub struct Efficiency {
 /// far as that is known.
 pub fn useful(work_ns: u64, split: Split) -> u64 {
     work_ns.saturating_sub(split.ready_ns.unwrap_or(0))
+}
+
+/// How much of the threads' work was time without a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lacked {
+    /// Work for which that is known, ns.
+    known_ns: u64,
+    /// Work for which it is not, ns.
+    unknown_ns: u64,
+    /// Time ready without a CPU, in the work for which that is known, ns.
+    ready_ns: u64,
+}
+
+impl Lacked {
+    /// Adds work of this length, ns.
+    pub fn add(&mut self, work_ns: u64, split: Split) {
+        let Some(ready_ns) = split.ready_ns else {
+            self.unknown_ns = self.unknown_ns.saturating_add(work_ns);
+            return;
+        };
+        self.known_ns = self.known_ns.saturating_add(work_ns);
+        self.ready_ns = self.ready_ns.saturating_add(ready_ns);
+    }
+
+    /// Adds other work.
+    pub fn join(&mut self, other: Self) {
+        self.known_ns = self.known_ns.saturating_add(other.known_ns);
+        self.unknown_ns = self.unknown_ns.saturating_add(other.unknown_ns);
+        self.ready_ns = self.ready_ns.saturating_add(other.ready_ns);
+    }
+
+    /// The part of the work that did not wait for a CPU; `None` if that is unknown for more than
+    /// one in [`MOST_INCOMPLETE`] of it: the time without a CPU may lie just there.
+    pub fn availability(self) -> Option<f64> {
+        let all = self.known_ns.saturating_add(self.unknown_ns);
+        let is_known = self.known_ns > 0 && self.unknown_ns <= all / MOST_INCOMPLETE;
+        is_known.then(|| 1.0 - (self.ready_ns as f64 / self.known_ns as f64).min(1.0))
+    }
 }
 
 impl Usage {
@@ -119,10 +155,7 @@ impl Usage {
         {
             *place = place.saturating_add(useful_ns);
         }
-        if let Some(ready_ns) = split.ready_ns {
-            self.work_ns = self.work_ns.saturating_add(work_ns);
-            self.ready_ns = self.ready_ns.saturating_add(ready_ns);
-        }
+        self.lacked.add(work_ns, split);
         let path_ns = chain.path_ns.saturating_add(useful_ns).min(most);
         self.path_ns = self.path_ns.max(path_ns);
         path_ns
@@ -200,8 +233,8 @@ impl Usage {
             load_balance: sum / n / most,
             serialisation: most / path,
             transfer: path / wall,
-            cpu_availability: (now.work_ns > 0)
-                .then(|| 1.0 - (now.ready_ns as f64 / now.work_ns as f64).min(1.0)),
+            // Of present work it is not known yet.
+            cpu_availability: self.lacked.availability(),
             speedup: sum / wall,
             granularity: (n * wall > sum).then(|| sum / (n * wall - sum)),
             threads: now.places.len(),
@@ -313,6 +346,19 @@ mod tests {
         assert_eq!(it.path_ns, 90);
         near(it.parallel, 0.9);
         assert_eq!(it.cpu_availability, None);
+    }
+
+    #[test]
+    fn availability_is_unknown_if_a_good_part_of_the_work_may_lack_cpus() {
+        let mut lacked = Lacked::default();
+        assert_eq!(lacked.availability(), None);
+        lacked.add(900, ready(90));
+        lacked.add(100, Split::default());
+        near(lacked.availability().unwrap(), 0.9);
+        let mut both = Lacked::default();
+        both.add(10, Split::default());
+        both.join(lacked);
+        assert_eq!(both.availability(), None);
     }
 
     #[test]

@@ -114,6 +114,16 @@ impl KnownSum {
         if self.known > 0 { Some(self.sum) } else { None }
     }
 
+    /// As [`KnownSum::get`]; `None` also if more than a tenth of the parts are unknown.
+    pub const fn nearly_all(self) -> Option<u64> {
+        const MOST: u64 = 10;
+        let all = self.known + self.unknown;
+        if self.unknown > all / MOST {
+            return None;
+        }
+        self.get()
+    }
+
     /// Number of unknown parts.
     pub const fn unknown(self) -> u64 {
         self.unknown
@@ -143,6 +153,17 @@ mod tests {
             prop_assert!(close(stat.mean().unwrap_or(-1.0), mean));
             prop_assert!(close(stat.stddev().unwrap_or(-1.0), variance.sqrt()));
         }
+    }
+
+    #[test]
+    fn a_sum_of_which_a_good_part_is_missing_is_unknown() {
+        let mut sum = KnownSum::default();
+        assert_eq!(sum.nearly_all(), None);
+        (0..9).for_each(|_| sum.add(Some(2)));
+        sum.add(None);
+        assert_eq!(sum.nearly_all(), Some(18));
+        sum.add(None);
+        assert_eq!((sum.nearly_all(), sum.get()), (None, Some(18)));
     }
 
     #[test]

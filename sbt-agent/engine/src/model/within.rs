@@ -2,7 +2,7 @@
 //! [`super::efficiency`], with the spans' time in place of the wall time.
 
 use super::{
-    efficiency::{Efficiency, useful},
+    efficiency::{Efficiency, Lacked, useful},
     ids::ThreadId,
     parts::{EpisodePart, Split},
 };
@@ -14,8 +14,7 @@ pub struct Progress {
     useful_ns: u64,
     /// The longest path from the beginning of the span to the thread's position, ns.
     pub path_ns: u64,
-    /// Work for which the time without a CPU is known, and that time, ns.
-    known_ns: (u64, u64),
+    lacked: Lacked,
     /// Whether some of the thread's work is unknown.
     is_unknown: bool,
 }
@@ -35,10 +34,7 @@ impl Progress {
         let useful_ns = useful(work_ns, split);
         self.useful_ns = self.useful_ns.saturating_add(useful_ns);
         self.path_ns = self.path_ns.saturating_add(useful_ns);
-        if let Some(ready_ns) = split.ready_ns {
-            self.known_ns.0 = self.known_ns.0.saturating_add(work_ns);
-            self.known_ns.1 = self.known_ns.1.saturating_add(ready_ns);
-        }
+        self.lacked.add(work_ns, split);
     }
 }
 
@@ -51,7 +47,7 @@ pub struct Within {
     members: usize,
     /// Useful work by [`ThreadId`], ns; `None` for threads that were in no span.
     useful_ns: Vec<Option<u64>>,
-    known_ns: (u64, u64),
+    lacked: Lacked,
     /// Whether no efficiency can be given: some work is unknown, or the spans have different
     /// numbers of threads.
     is_unknown: bool,
@@ -71,8 +67,7 @@ impl Within {
             }
             let useful_ns = self.useful_ns[row.index()].get_or_insert(0);
             *useful_ns = useful_ns.saturating_add(progress.useful_ns);
-            self.known_ns.0 = self.known_ns.0.saturating_add(progress.known_ns.0);
-            self.known_ns.1 = self.known_ns.1.saturating_add(progress.known_ns.1);
+            self.lacked.join(progress.lacked);
         }
         // The path is never longer than the span, but the clocks of CPUs differ slightly.
         self.path_ns = self.path_ns.saturating_add(path_ns.min(time_ns));
@@ -93,14 +88,12 @@ impl Within {
         let path_ns = self.path_ns.max(most_ns).min(self.time_ns);
         let (n, time, sum) = (self.members as f64, self.time_ns as f64, sum_ns as f64);
         let (most, path) = (most_ns as f64, path_ns as f64);
-        let (work_ns, ready_ns) = self.known_ns;
         Some(Efficiency {
             parallel: sum / (n * time),
             load_balance: sum / n / most,
             serialisation: most / path,
             transfer: path / time,
-            cpu_availability: (work_ns > 0)
-                .then(|| 1.0 - (ready_ns as f64 / work_ns as f64).min(1.0)),
+            cpu_availability: self.lacked.availability(),
             speedup: sum / time,
             granularity: (n * time > sum).then(|| sum / (n * time - sum)),
             threads: self.members,

@@ -49,6 +49,14 @@ impl Lives {
         matches!(self, Self::Told(_))
     }
 
+    /// Whether it is told when threads get and lose a CPU.
+    pub fn tell_switches(&self) -> bool {
+        match self {
+            Self::Told(told) => told.0.has_switches(),
+            Self::Seen(_) => false,
+        }
+    }
+
     /// What has happened, in the order of time. With `last` everything.
     pub fn take(&mut self, last: bool) -> Vec<Record> {
         match self {

@@ -19,6 +19,7 @@ mod calibrate;
 mod clock;
 mod keeper;
 mod lives;
+mod ready;
 mod remote;
 mod ring;
 mod site;

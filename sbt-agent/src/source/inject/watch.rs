@@ -15,6 +15,7 @@ use super::{
     clock::{Pair, Stamps},
     keeper::Keeper,
     lives::Lives,
+    ready::Ready,
     remote::{SLEEP, at_end_of_call, let_all_go, stop_all},
     ring::{Noted, Reader},
     site::{Site, Sites, sites},
@@ -37,6 +38,7 @@ use sbt_program::{arch::trampoline::Capture, files::ProbedFile, process};
 use numbers::Numbers;
 
 mod came;
+mod delays;
 mod numbers;
 mod taking;
 
@@ -137,6 +139,12 @@ pub struct Watch {
     begun_ns: u64,
     /// How long threads have run, to be read again after switches were lost.
     usage: Usage,
+    /// How long threads were ready; `None` where their switches are not told.
+    ready: Option<Ready>,
+    /// The time up to which `ready` is settled, ns.
+    ready_until_ns: u64,
+    /// When run delays were last read.
+    delays_read: Instant,
     /// When switches were last lost, if run times are still to be read again.
     unknown_since: Option<Instant>,
     /// Records that programs made of hits.
@@ -161,6 +169,9 @@ impl Watch {
         let mut this = Self {
             target,
             keeper: Arc::new(keeper),
+            ready: lives.tell_switches().then(Ready::default),
+            ready_until_ns: 0,
+            delays_read: Instant::now(),
             lives: Some(lives),
             files: Files::default(),
             sites: Vec::new(),
@@ -480,9 +491,12 @@ impl Polling for Watch {
         self.begun_ns = time_ns;
         self.pause(false);
         for (tid, member) in &mut self.threads {
+            let (run_ns, delay_ns) = baselines.get(tid).copied().unwrap_or_default();
             if member.run.is_unknown() {
-                let (run_ns, _) = baselines.get(tid).copied().unwrap_or_default();
                 member.run = Run::existing(run_ns, time_ns);
+            }
+            if let Some(ready) = &mut self.ready {
+                ready.exists(*tid, delay_ns, time_ns);
             }
         }
     }

@@ -168,6 +168,11 @@ impl Events {
         Err(last)
     }
 
+    /// Whether threads report when they get and lose a CPU.
+    pub const fn has_switches(&self) -> bool {
+        self.switches
+    }
+
     /// An empty set of events, opened now.
     pub fn none(&self) -> Opened {
         let mut none = Opened::since(clock::now_ns());

@@ -43,6 +43,9 @@ const SWITCH: u32 = 14;
 /// `PERF_RECORD_MISC_COMM_EXEC`; `PERF_RECORD_MISC_SWITCH_OUT` is the same bit.
 const FLAG: u16 = 1 << 13;
 
+/// `PERF_RECORD_MISC_SWITCH_OUT_PREEMPT`.
+const PREEMPTED: u16 = 1 << 14;
+
 /// Something that happened to a thread.
 #[derive(Debug)]
 pub struct Record {
@@ -89,6 +92,8 @@ pub enum ThreadEvent {
     Switched {
         /// Whether it has a CPU now.
         on: bool,
+        /// Whether it could have gone on when it lost the CPU. Linux before 4.17 does not tell.
+        preempted: bool,
     },
     /// The number of records that found no room.
     Lost(u64),
@@ -149,6 +154,7 @@ impl Record {
             MMAP2 => ThreadEvent::Mapped,
             SWITCH => ThreadEvent::Switched {
                 on: misc & FLAG == 0,
+                preempted: misc & (FLAG | PREEMPTED) == FLAG | PREEMPTED,
             },
             _ => return None,
         };
@@ -261,9 +267,16 @@ mod tests {
             };
             assert_eq!((comm, executed), ([0x6161, 0], is));
         }
-        for (misc, now) in [(0, true), (FLAG, false)] {
-            let switched = parse(SWITCH, misc, &each()).unwrap();
-            assert!(matches!(switched.what, ThreadEvent::Switched { on } if on == now));
+        for (misc, is) in [
+            (0, (true, false)),
+            (FLAG, (false, false)),
+            (FLAG | PREEMPTED, (false, true)),
+        ] {
+            let what = parse(SWITCH, misc, &each()).unwrap().what;
+            let ThreadEvent::Switched { on, preempted } = what else {
+                panic!("{what:?}");
+            };
+            assert_eq!((on, preempted), is);
         }
         let lost = parse(LOST, 0, &with(&[3, 21])).unwrap();
         assert!(matches!(lost.what, ThreadEvent::Lost(21)));

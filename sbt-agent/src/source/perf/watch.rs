@@ -242,7 +242,7 @@ impl Watch {
         match what {
             ThreadEvent::Hit(sample) => self.hit(tid, time_ns, &sample),
             // Earlier run time is in the baseline.
-            ThreadEvent::Switched { on } => thread.run.switch(on, time_ns.max(self.begun_ns)),
+            ThreadEvent::Switched { on, .. } => thread.run.switch(on, time_ns.max(self.begun_ns)),
             ThreadEvent::Started { process, thread } => {
                 self.started(tid, (process, thread), time_ns);
             }
@@ -275,7 +275,7 @@ impl Watch {
         }
         self.lost += count;
         for thread in self.threads.values_mut() {
-            thread.slot.miss();
+            thread.slot.miss(1);
             thread.run = Run::UNKNOWN;
         }
     }

@@ -8,6 +8,7 @@ use sbt_common::{
 
 use super::{
     Hit, Machine, Own, Programs,
+    slot::Reading,
     tell::{self, head, low},
 };
 
@@ -49,7 +50,7 @@ impl Programs {
         self.tell_arrival(&arrival, caller, hit);
     }
 
-    /// Emits what the memory of a C library's barrier holds.
+    /// Emits what the memory of a C library's barrier holds, unless that was to be expected.
     fn remember(&self, layout: u8, object: u64, hit: &mut Hit<'_, impl Machine>) {
         let Some(held) = Held::read(layout, object, &Own(hit.machine)) else {
             return;
@@ -65,7 +66,17 @@ impl Programs {
         } else {
             layout
         };
-        hit.slot.has_read(layout, object);
+        let reading = Reading {
+            trust: self.trust,
+            count,
+            shared,
+            round: held.round,
+        };
+        // glibc counts arrivals: a round begins with the number of all arrivals before.
+        let step = if layout == layout::GLIBC { count } else { 0 };
+        if !hit.slot.must_tell(layout, object, reading, step) && !self.reads_late {
+            return;
+        }
         hit.out.push(&Memory {
             head: head(kind::MEMORY, layout, hit.slot.tid, u16::from(shared)),
             time_ns: hit.now.time_ns,
@@ -175,8 +186,17 @@ impl Programs {
             } else {
                 arrival.cookie.layout
             };
-            hit.slot.has_read(layout, arrival.object);
-            tell::count(layout, arrival.object, (count, round), hit);
+            // As the BPF programs, which do not read the round at each arrival.
+            let reading = Reading {
+                trust: self.trust,
+                count,
+                shared: false,
+                round: 0,
+            };
+            let must_tell = hit.slot.must_tell(layout, arrival.object, reading, 0);
+            if must_tell || self.reads_late {
+                tell::count(layout, arrival.object, (count, round), hit);
+            }
         }
         self.tell_arrival(arrival, caller, hit);
         true

@@ -6,7 +6,7 @@
 //! what a hit needs of the thread: registers and memory.
 //!
 //! Two things differ. An object's memory is read at each arrival, since the hit costs much more
-//! than that. And there are no return probes: the place after the call is watched where it is
+//! than that; it is told as seldom as there, and when it is not as expected. And there are no return probes: the place after the call is watched where it is
 //! known, and the slot knows where on its stack a thread waits to return: [`Slot::returns`].
 
 mod arrivals;
@@ -163,6 +163,8 @@ pub struct Programs {
     /// Whether a barrier's memory is read long after the hit: then its round, and perhaps its
     /// count, are later ones.
     pub reads_late: bool,
+    /// Changes when what threads remember of barrier objects may be wrong.
+    trust: u64,
     /// Where Open MPI's memory holds the number of a communicator, once known.
     mpi: Option<Mpi>,
     /// What barriers were initialised with, if memory is read late, by memory and
@@ -201,6 +203,12 @@ impl Programs {
         }
     }
 
+    /// Makes all threads forget what they remember of barrier objects: records were lost, or an object
+    /// is made anew.
+    pub const fn distrust(&mut self) {
+        self.trust = self.trust.wrapping_add(1);
+    }
+
     /// Runs a program for a hit, with its cookie.
     pub fn run(&mut self, (program, cookie): (Program, u64), hit: &mut Hit<'_, impl Machine>) {
         hit.slot.announce(hit.now, hit.out);
@@ -221,6 +229,7 @@ impl Programs {
             Program::Made => make::made(hit),
             Program::Mark => tell::mark(MarkCookie::unpack(cookie), hit),
             Program::Init => {
+                self.distrust();
                 self.keep_count(hit);
                 tell::init(hit);
             }

@@ -45,7 +45,29 @@ pub struct Slot {
     seq: u32,
     pub(super) stay: Stay,
     pub(super) making: Making,
-    read: VecDeque<(u8, u64)>,
+    read: VecDeque<Read>,
+}
+
+/// A barrier object that the thread has read lately.
+#[derive(Debug)]
+struct Read {
+    layout: u8,
+    object: u64,
+    /// What its next reading should say; `None` if nothing was told.
+    next: Option<Reading>,
+}
+
+/// What a thread has read of a barrier object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// The value of [`super::Programs::trust`] meanwhile.
+    pub trust: u64,
+    /// The number of threads.
+    pub count: u32,
+    /// Whether processes share the barrier.
+    pub shared: bool,
+    /// The number of the round; 0 if nobody counts.
+    pub round: u32,
 }
 
 /// Places on a thread's stack of the addresses to which it will return.
@@ -126,9 +148,12 @@ impl Slot {
         self.read.clear();
     }
 
-    /// Skips a number, since a record of the thread may have been lost.
-    pub const fn miss(&mut self) {
-        self.seq = self.seq.wrapping_add(1);
+    /// Skips so many numbers, since so many records of the thread may have been lost.
+    pub fn miss(&mut self, count: u64) {
+        // A number that is higher by more than half of all would count as one that goes back.
+        const MOST: u32 = u32::MAX / 4;
+        let count = u32::try_from(count).map_or(MOST, |count| count.min(MOST));
+        self.seq = self.seq.wrapping_add(count);
     }
 
     pub(super) const fn next_seq(&mut self) -> u32 {
@@ -146,17 +171,40 @@ impl Slot {
         found
     }
 
-    pub(super) fn has_read(&mut self, layout: u8, object: u64) {
-        if self.read.contains(&(layout, object)) {
-            return;
-        }
-        if self.read.len() == READ {
-            self.read.pop_front();
-        }
-        self.read.push_back((layout, object));
+    /// Remembers an object, to be reported at the thread's end, and what its memory says at an arrival.
+    /// Returns whether that must be told: something else was to be expected, or it was told long ago. `step`: by how much the number of the
+    /// round grows until the thread's next arrival.
+    pub(super) fn must_tell(&mut self, layout: u8, object: u64, now: Reading, step: u32) -> bool {
+        // As in `must_tell` of the BPF programs: once in some 64 arrivals, also if each second
+        // number belongs to a departure.
+        let refresh = self.seq & 62 == 62;
+        let next = Reading {
+            round: now.round.wrapping_add(step),
+            ..now
+        };
+        let expected = self.entry(layout, object).next.replace(next);
+        refresh || expected != Some(now)
     }
 
-    pub(super) fn take_read(&mut self) -> VecDeque<(u8, u64)> {
-        std::mem::take(&mut self.read)
+    fn entry(&mut self, layout: u8, object: u64) -> &mut Read {
+        let is_it = |read: &Read| read.layout == layout && read.object == object;
+        let index = self.read.iter().position(is_it).unwrap_or_else(|| {
+            if self.read.len() == READ {
+                self.read.pop_front();
+            }
+            self.read.push_back(Read {
+                layout,
+                object,
+                next: None,
+            });
+            self.read.len() - 1
+        });
+        &mut self.read[index]
+    }
+
+    /// Forgets the objects that were read lately, and returns their layouts and addresses.
+    pub(super) fn take_read(&mut self) -> Vec<(u8, u64)> {
+        let read = std::mem::take(&mut self.read);
+        read.iter().map(|read| (read.layout, read.object)).collect()
     }
 }

@@ -16,6 +16,8 @@ struct Thread {
     stack: [u64; 8],
     /// The word of the barrier's memory that says whether processes share the barrier; 0 if not.
     shared: u32,
+    /// How many threads had arrived there when the present round began.
+    round: u32,
 }
 
 const STACK: u64 = 0x7000;
@@ -33,6 +35,7 @@ impl Thread {
                 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x1005, 0x1006, 0x1007,
             ],
             shared: 0,
+            round: 6,
         }
     }
 }
@@ -43,7 +46,7 @@ impl Machine for Thread {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let barrier: [u32; 4] = [7, 6, 3, self.shared];
+        let barrier: [u32; 4] = [self.round + 1, self.round, 3, self.shared];
         let all: Vec<u8> = if address >= BARRIER {
             barrier.iter().flat_map(|half| half.to_ne_bytes()).collect()
         } else if address >= STACK {
@@ -157,6 +160,57 @@ fn an_arrival_comes_with_its_barrier_and_its_clocks() {
             .iter()
             .any(|event| matches!(event, Event::Lost { .. }))
     );
+}
+
+#[test]
+fn memory_is_told_seldom_and_where_it_is_not_as_expected() {
+    let (mut programs, mut slot) = (Programs::default(), slot());
+    let mut thread = Thread::at(STACK);
+    let mut arrive = |programs: &mut Programs, step| {
+        let mut out = Records::default();
+        hit(programs, Program::Arrive, (&thread, &mut slot), &mut out);
+        thread.round += step;
+        let mut told = 0;
+        each(&out.bytes, |record| {
+            told += u32::from(matches!(Raw::parse(record), Some(Raw::Memory(_))));
+        });
+        told
+    };
+    let mut told = |programs: &mut Programs| (0..130).map(|_| arrive(programs, 3)).sum::<u32>();
+    assert_eq!(told(&mut programs), 3, "at first, and once in 63 arrivals");
+    assert_eq!(arrive(&mut programs, 6), 0);
+    assert_eq!(arrive(&mut programs, 3), 1, "a round without this thread");
+    assert_eq!(arrive(&mut programs, 3), 0);
+    programs.distrust();
+    assert_eq!(arrive(&mut programs, 3), 1, "records were lost");
+    assert_eq!(arrive(&mut programs, 3), 0);
+}
+
+#[test]
+fn many_missing_records_count_as_missing() {
+    let (mut programs, mut slot, mut out) = (Programs::default(), slot(), Records::default());
+    let thread = Thread::at(STACK);
+    let cookie = Cookie {
+        layout: layout::USER,
+        object: 1,
+        ..COOKIE
+    };
+    let mut run = |missing| {
+        slot.miss(missing);
+        let mut at = Hit {
+            machine: &thread,
+            slot: &mut slot,
+            now: now(5),
+            out: &mut out,
+        };
+        programs.run((Program::Call, cookie.pack()), &mut at);
+    };
+    [0, 100_000, u64::MAX].into_iter().for_each(&mut run);
+    let lost = events(&out).into_iter().filter_map(|event| match event {
+        Event::Lost { count, .. } => Some(count),
+        _ => None,
+    });
+    assert_eq!(lost.collect::<Vec<_>>(), [100_000, u32::MAX / 4]);
 }
 
 #[test]

@@ -245,12 +245,13 @@ fn late(late: &Late, away: &away::Late) -> Option<LateReport> {
 }
 
 fn later(later: &Later) -> Option<LaterReport> {
+    // A sum over some of the episodes would be too small beside the work in all of them.
     (later.episodes > 0).then(|| LaterReport {
         episodes: later.episodes,
         work_ns: later.work_ns,
-        running_ns: later.split.running.get(),
-        ready_ns: later.split.ready.get(),
-        blocked_ns: later.split.blocked.get(),
+        running_ns: later.split.running.nearly_all(),
+        ready_ns: later.split.ready.nearly_all(),
+        blocked_ns: later.split.blocked.nearly_all(),
     })
 }
 
@@ -271,8 +272,8 @@ impl Draw<'_> {
             release_ns: thread.release.known_sum(),
             waits: waits(thread.waits),
             running_ns: thread.split.running.get(),
-            ready_ns: thread.split.ready.get(),
-            blocked_ns: thread.split.blocked.get(),
+            ready_ns: thread.split.ready.nearly_all(),
+            blocked_ns: thread.split.blocked.nearly_all(),
             alone_ns: self.of_regions(thread.alone_ns),
             path_ns: thread.path_ns,
             npt_ns: ns(thread.normalised_ns),

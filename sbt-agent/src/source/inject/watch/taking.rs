@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use procfs::process::{MMapPath, Process};
-use sbt_common::{Clocks, UNKNOWN, kind};
+use sbt_common::{UNKNOWN, kind};
 
 use super::{
     Item, Member, Watch,
     came::{Came, Gone},
+    delays::clocks,
 };
 use crate::source::{
     inject::{clock::Pair, ring::Noted},
@@ -27,7 +28,7 @@ const MOST: usize = 65_536;
 
 /// How long after its time stamp a record may become readable, ns. Records wait for that long, so that
 /// earlier ones come first.
-const LATE_NS: u64 = 2_000_000;
+pub(super) const LATE_NS: u64 = 2_000_000;
 
 /// How far apart the writing of a stamp and of the record's number may appear to another CPU, ns.
 const APART_NS: u64 = 10_000;
@@ -80,7 +81,11 @@ impl Watch {
             taken += count;
             let longest = if count > 0 { LAST_READ } else { LAST_WAIT };
             let waits = last && !is_complete && begin.elapsed() < longest;
-            self.tell(if last && !waits { u64::MAX } else { until_ns });
+            let is_end = last && !waits;
+            if is_end && let Some(ready) = &mut self.ready {
+                ready.settle_all();
+            }
+            self.tell(if is_end { u64::MAX } else { until_ns });
             if !waits {
                 if last {
                     self.lose_rest();
@@ -94,15 +99,25 @@ impl Watch {
     /// Reads everything that has happened. Returns how many records were noted; the time before which
     /// nothing more can come, ns; and whether no thread is in the middle of noting something.
     fn read(&mut self, last: bool) -> (usize, u64, bool) {
+        let told_ns = clock::now_ns().saturating_sub(LATE_NS);
         let lives = self.lives.as_mut();
         let lives = lives.map(|lives| lives.take(last)).unwrap_or_default();
         self.read_run_times();
         for record in lives {
             self.look_at(&record);
+            self.follow(&record);
             self.waiting.push((record.time_ns, Item::Life(record)));
         }
+        let mut settled = self.read_delays(told_ns, last);
         let (count, until, is_complete) = self.read_rings();
-        (count, until, is_complete)
+        if self.waiting.len() > MOST_WAITING
+            && let Some(ready) = &mut self.ready
+            && let Some(until) = settled.take()
+        {
+            // What is told before that is settled must not seem to be known.
+            ready.lose(until);
+        }
+        (count, until.min(settled.unwrap_or(u64::MAX)), is_complete)
     }
 
     /// Reads the rings.
@@ -122,8 +137,9 @@ impl Watch {
             self.lost = self.lost.saturating_add(lost.count);
             let number = self.numbers.get(self.target, lost.thread);
             if let Some(member) = self.threads.get_mut(&number) {
-                (0..lost.count.min(1 << 16)).for_each(|_| member.slot.miss());
+                member.slot.miss(lost.count);
             }
+            self.programs.distrust();
         }
         let count = found.records.len();
         for noted in found.records {
@@ -162,6 +178,9 @@ impl Watch {
                     }
                 }
             }
+        }
+        if let Some(ready) = &mut self.ready {
+            ready.has_told(until_ns);
         }
     }
 
@@ -250,7 +269,7 @@ impl Watch {
         let hit = &mut Hit {
             machine: &machine,
             slot,
-            now: now(run, time_ns),
+            now: clocks(&mut self.ready, number, run, time_ns),
             out: &mut self.out,
         };
         self.programs.run(program, hit);
@@ -285,11 +304,11 @@ impl Watch {
             }
             ThreadEvent::Mapped => {
                 if let Some(Member { slot, run }) = self.threads.get(&tid) {
-                    let now = now(run, time_ns);
+                    let now = clocks(&mut self.ready, tid, run, time_ns);
                     twin::tell_mapping(kind::MAPPED, false, 0, slot, now, &mut self.out);
                 }
             }
-            ThreadEvent::Switched { on } => {
+            ThreadEvent::Switched { on, .. } => {
                 if let Some(member) = self.threads.get_mut(&tid) {
                     // Earlier run time is in the baseline.
                     member.run.switch(on, time_ns.max(self.begun_ns));
@@ -326,9 +345,12 @@ impl Watch {
         twin::tell_end(&mut Hit {
             machine: &Gone(Registers::none()),
             slot: &mut slot,
-            now: now(&run, time_ns),
+            now: clocks(&mut self.ready, tid, &run, time_ns),
             out: &mut self.out,
         });
+        if let Some(ready) = &mut self.ready {
+            ready.forget(tid);
+        }
     }
 
     fn has_executed(&mut self, tid: u32, time_ns: u64) {
@@ -337,7 +359,7 @@ impl Watch {
         if let Some(Member { slot, run }) = self.threads.get_mut(&tid) {
             slot.space = self.space;
             slot.begin_anew();
-            let now = now(run, time_ns);
+            let now = clocks(&mut self.ready, tid, run, time_ns);
             twin::tell_mapping(kind::EXEC, false, 0, slot, now, &mut self.out);
         }
     }
@@ -353,21 +375,12 @@ fn is_hidden(process: u32, caller: u64) -> bool {
     })
 }
 
-/// The clocks of a record. How long a thread was ready is not known here.
-fn now(run: &Run, time_ns: u64) -> Clocks {
-    Clocks {
-        time_ns,
-        run_ns: run.at(time_ns),
-        delay_ns: UNKNOWN,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::source::{
         Baselines,
-        inject::{keeper::Keeper, lives::Lives},
+        inject::{keeper::Keeper, lives::Lives, ready::Ready},
     };
 
     #[test]
@@ -390,5 +403,75 @@ mod tests {
         assert_ne!(ran(&watch, 40), UNKNOWN);
         watch.lose(3, false);
         assert_eq!(watch.lost, 3);
+    }
+
+    #[test]
+    fn records_say_how_long_threads_were_ready() {
+        let own = std::process::id();
+        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        watch.ready = Some(Ready::default());
+        let since = clock::now_ns();
+        let delay = |watch: &mut Watch, time_ns| {
+            let run = Run::UNKNOWN;
+            clocks(&mut watch.ready, own, &run, time_ns).delay_ns
+        };
+        let happens = |watch: &mut Watch, time_ns, what| {
+            watch.follow(&Record {
+                time_ns,
+                process: own,
+                thread: own,
+                cpu: 0,
+                event: 0,
+                what,
+                among_hits: true,
+            });
+        };
+        watch.begin(since, &Baselines::from([(own, (None, Some(5)))]));
+        assert_eq!(delay(&mut watch, since), 5);
+        happens(&mut watch, since + 1, ThreadEvent::Lost(1));
+        assert_eq!(delay(&mut watch, since + 1), UNKNOWN);
+        watch.read_delays(u64::MAX, true);
+        let now = clock::now_ns();
+        assert_ne!(delay(&mut watch, now), UNKNOWN);
+        let (on, preempted) = (false, true);
+        happens(&mut watch, now, ThreadEvent::Switched { on, preempted });
+        let (on, preempted) = (true, false);
+        happens(
+            &mut watch,
+            now + 70,
+            ThreadEvent::Switched { on, preempted },
+        );
+        let before = delay(&mut watch, now);
+        watch.ready.as_mut().unwrap().settle_all();
+        assert_eq!(delay(&mut watch, now + 70), before + 70);
+    }
+
+    #[test]
+    fn ready_times_of_threads_that_a_new_program_begins_at_once_are_known() {
+        let own = std::process::id();
+        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        watch.ready = Some(Ready::default());
+        watch.begin(1, &Baselines::new());
+        let record = |time_ns, what| Record {
+            time_ns,
+            process: own,
+            thread: own,
+            cpu: 0,
+            event: 0,
+            what,
+            among_hits: false,
+        };
+        let (comm, executed) = ([0; 2], true);
+        let executes = record(2, ThreadEvent::Named { comm, executed });
+        let (process, thread) = (own, u32::MAX);
+        let starts = record(3, ThreadEvent::Started { process, thread });
+        // Switches are followed as soon as they are read, records are made some milliseconds later.
+        for record in [&executes, &starts] {
+            watch.follow(record);
+        }
+        watch.hear(&executes, 2);
+        watch.hear(&starts, 3);
+        let run = Run::UNKNOWN;
+        assert_eq!(clocks(&mut watch.ready, thread, &run, 4).delay_ns, 0);
     }
 }

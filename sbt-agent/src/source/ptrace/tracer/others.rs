@@ -94,8 +94,9 @@ impl Tracer {
         let most = usize::try_from(missing).unwrap_or(usize::MAX);
         let is_there = |traced: &&mut Traced| traced.space == Some(space) && traced.heard;
         for traced in self.threads.values_mut().filter(is_there).take(most) {
-            traced.slot.miss();
+            traced.slot.miss(1);
         }
+        self.programs.distrust();
     }
 
     /// Notes at the end how much was missed.
