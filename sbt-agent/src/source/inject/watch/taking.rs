@@ -383,11 +383,15 @@ mod tests {
         inject::{keeper::Keeper, lives::Lives, ready::Ready},
     };
 
+    fn watch(process: u32) -> Watch {
+        let keeper = Keeper::start(process).unwrap();
+        Watch::new(process, true, Lives::of(process, false), keeper)
+    }
+
     #[test]
     fn run_times_are_known_again_some_time_after_switches_were_lost() {
         let own = std::process::id();
-        let keeper = Keeper::start(own).unwrap();
-        let mut watch = Watch::new(own, true, Lives::of(own, false), keeper);
+        let mut watch = watch(own);
         let since = clock::now_ns();
         watch.begin(since, &Baselines::from([(own, (Some(5), None))]));
         let ran = |watch: &Watch, ns| watch.threads[&own].run.at(since + ns);
@@ -408,7 +412,7 @@ mod tests {
     #[test]
     fn records_say_how_long_threads_were_ready() {
         let own = std::process::id();
-        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        let mut watch = watch(own);
         watch.ready = Some(Ready::default());
         let since = clock::now_ns();
         let delay = |watch: &mut Watch, time_ns| {
@@ -449,7 +453,7 @@ mod tests {
     #[test]
     fn ready_times_of_threads_that_a_new_program_begins_at_once_are_known() {
         let own = std::process::id();
-        let mut watch = Watch::new(own, true, Lives::of(own, false));
+        let mut watch = watch(own);
         watch.ready = Some(Ready::default());
         watch.begin(1, &Baselines::new());
         let record = |time_ns, what| Record {
