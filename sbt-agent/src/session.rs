@@ -113,9 +113,9 @@ pub fn watch(
             prepared
         }
         Target::Attach { pid } => {
-            let tracer = choice::tracer(*pid, &settings)?;
+            let helper = choice::helper(*pid, &settings)?;
             privilege::limit(Some(*pid))?;
-            Prepared::attach(*pid, &settings, tracer)?
+            Prepared::attach(*pid, &settings, helper)?
         }
     };
     let signals = Signals::block(matches!(target, Target::Run { .. }), look.is_some())

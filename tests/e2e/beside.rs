@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    harness::{Started, attach, command, needs_root, pause, run, start},
+    harness::{Started, attach, command, folder, install, needs_root, pause, run, start},
     inject::kill_with_keeper,
     programs::{Build, program},
 };
@@ -16,8 +16,8 @@ use crate::{
 /// How long sbt may take to have its jumps in a program, ms.
 const SETTLED: u64 = 700;
 
-fn displaced(function: &str, rounds: &str) -> Started {
-    let mut target = start(command(program("displaced.c"), &[function, rounds]));
+fn displaced(program: &Path, function: &str, rounds: &str) -> Started {
+    let mut target = start(command(program, &[function, rounds]));
     target.wait_for("ready");
     target
 }
@@ -72,13 +72,17 @@ fn write(path: &Path, text: &str) {
 #[test]
 fn a_probe_on_a_jump_harms_nobody_and_is_told() {
     needs_root!();
+    // Probes for everybody would be on the program of another test, too.
+    let folder = folder();
+    let copy = folder.path().join("displaced");
+    install(&program("displaced.c"), &copy);
     for function in ["kept", "lost"] {
-        let target = displaced(function, "12000");
+        let target = displaced(&copy, function, "12000");
         let barrier = format!("--barrier=meet_{function}");
         let inside = attach(target.pid(), &["--backend=inject", &barrier]);
         pause(SETTLED);
         for _ in 0..3 {
-            let probe = Probe::on(&program("displaced.c"), &format!("{function}_site"));
+            let probe = Probe::on(&copy, &format!("{function}_site"));
             pause(150);
             drop(probe);
             pause(150);
@@ -115,7 +119,7 @@ fn probes_keep_away_from_the_jumps_of_another_sbt() {
         ("kept", true),
         ("lost", true),
     ] {
-        let target = displaced(function, "6000");
+        let target = displaced(&program("displaced.c"), function, "6000");
         let barrier = format!("--barrier=meet_{function}");
         let inside = attach(target.pid(), &["--backend=inject", &barrier]);
         pause(SETTLED);

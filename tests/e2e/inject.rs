@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use crate::{
     attach::{Patient, is_a_stretch},
     harness::{
-        Attached, Finished, Report, attach, best_of_five, command, needs_root, number, pause, run,
-        sbt, sbt_with, start, watch_with,
+        Attached, Finished, LIMIT, Report, attach, best_of_five, command, eventually, is_alive,
+        needs_root, number, pause, run, sbt, sbt_with, start, watch_with,
     },
     kill::some,
     privilege::{Open, as_nobody},
@@ -156,15 +156,20 @@ fn a_killed_sbt_leaves_a_program_that_goes_on() {
     }
 }
 
-/// Kills sbt and the process that would take its jumps out.
-pub fn kill_with_keeper(attached: &Attached) {
+/// The process that takes the jumps out if sbt is killed.
+fn keeper_of(attached: &Attached) -> u32 {
     let is_keeper = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm"));
         name.is_ok_and(|name| name == "jump-keeper\n")
     };
     let keeper = children(attached.sbt.pid()).into_iter().find(is_keeper);
+    keeper.unwrap()
+}
+
+/// Kills sbt and the process that would take its jumps out.
+pub fn kill_with_keeper(attached: &Attached) {
     // SAFETY: a plain system call.
-    let killed = unsafe { libc::kill(keeper.unwrap().cast_signed(), libc::SIGKILL) };
+    let killed = unsafe { libc::kill(keeper_of(attached).cast_signed(), libc::SIGKILL) };
     assert_eq!(killed, 0);
     attached.sbt.signal(libc::SIGKILL);
 }
@@ -175,9 +180,12 @@ fn what_a_killed_one_has_put_in_is_taken_out() {
     for attempt in 0..often(3) {
         let patient = Patient::start(&["threads=3", "rounds=3000", "base=500"]);
         let attached = attach(patient.target.pid(), &["--backend=inject"]);
-        pause(some(700, attempt));
+        // It has at least begun to watch.
+        pause(400 + some(300, attempt));
+        let keeper = keeper_of(&attached);
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
+        eventually(LIMIT, || (!is_alive(keeper)).then_some(())).unwrap();
         patient.ended_untouched(9_000);
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     source::{
         Source,
         ebpf::Ebpf,
-        inject::Inject,
+        inject::{Inject, Keeper},
         perf::Hardware,
         ptrace::{self, Ptrace},
     },
@@ -19,19 +19,27 @@ use sbt_program::access::rights;
 /// A source, and a line on the choice for the user.
 pub type Chosen = (Box<dyn Source>, Option<String>);
 
-/// Starts the process that traces `pid`, if the settings or missing privileges make the source
-/// ptrace likely. Call this while sbt still has its privileges.
-pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Process>> {
-    let wanted = match settings.backend {
-        Backend::Ptrace => true,
-        Backend::Auto => {
-            !privilege::missing(privilege::effective()).is_empty() || rights::in_user_namespace()
+/// A process that some sources need beside sbt.
+pub enum Helper {
+    Tracer(ptrace::Process),
+    Keeper(Keeper),
+}
+
+/// Starts the helper of the source for `pid`, if the settings or missing privileges make a source with one
+/// likely. Call this while sbt still has its privileges: the helper gives them up for itself.
+pub fn helper(pid: u32, settings: &Settings) -> anyhow::Result<Option<Helper>> {
+    let tracer = || Ok(Some(Helper::Tracer(ptrace::Process::start(pid, settings)?)));
+    match settings.backend {
+        Backend::Ptrace => tracer(),
+        Backend::Auto
+            if !privilege::missing(privilege::effective()).is_empty()
+                || rights::in_user_namespace() =>
+        {
+            tracer()
         }
-        Backend::Ebpf | Backend::Inject | Backend::Perf => false,
-    };
-    wanted
-        .then(|| ptrace::Process::start(pid, settings))
-        .transpose()
+        Backend::Inject => Ok(Some(Helper::Keeper(Keeper::start(pid)?))),
+        Backend::Auto | Backend::Ebpf | Backend::Perf => Ok(None),
+    }
 }
 
 /// Prepares the source that the settings ask for. Hardware breakpoints are used only on request:
@@ -39,7 +47,7 @@ pub fn tracer(pid: u32, settings: &Settings) -> anyhow::Result<Option<ptrace::Pr
 /// than ptrace does.
 ///
 /// `runs`: the target already runs its own program; `children`: processes that the target starts
-/// are watched too; `tracer`: the process from [`tracer`].
+/// are watched too; `helper`: from [`helper`].
 ///
 /// # Errors
 /// The user may not use the source, or no source is available: the message says what would
@@ -49,8 +57,13 @@ pub fn source(
     runs: bool,
     settings: &Settings,
     children: bool,
-    tracer: Option<ptrace::Process>,
+    helper: Option<Helper>,
 ) -> anyhow::Result<Chosen> {
+    let (tracer, keeper) = match helper {
+        Some(Helper::Tracer(tracer)) => (Some(tracer), None),
+        Some(Helper::Keeper(keeper)) => (None, Some(keeper)),
+        None => (None, None),
+    };
     let departures = settings.departures != Departures::Off;
     let by_stopping = || -> anyhow::Result<Box<dyn Source>> {
         let tracer = tracer.map_or_else(|| ptrace::Process::start(pid, settings), Ok)?;
@@ -64,7 +77,8 @@ pub fn source(
             return Ok((Box::new(source), None));
         }
         Backend::Inject => {
-            let source = Inject::begin(pid, runs, settings)?;
+            let keeper = keeper.map_or_else(|| Keeper::start(pid), Ok)?;
+            let source = Inject::begin(pid, runs, settings, keeper)?;
             return Ok((Box::new(source), None));
         }
         Backend::Auto | Backend::Ebpf => {}

@@ -9,14 +9,14 @@ use std::{
 };
 
 use super::{
-    choice::{self, Chosen},
+    choice::{self, Chosen, Helper},
     start,
 };
 use crate::kernel::privilege;
 use crate::signals;
 use crate::{
     settings::Settings,
-    source::{Source, abilities::Scope, ptrace::Process as Tracer},
+    source::{Source, abilities::Scope},
 };
 use sbt_program::{
     access::Invoker,
@@ -57,13 +57,13 @@ impl Prepared {
             .and_then(|name| libraries::find_program(name, std::env::var_os("PATH").as_deref()));
         let held = launch::hold(command, program.as_deref(), invoker, pty)?;
         let pid = held.pid();
-        let tracer = choice::tracer(pid, settings)?;
+        let helper = choice::helper(pid, settings)?;
         // The program has been forked with the privileges it should have.
         privilege::limit_to_set_up(pid)?;
         let wanted = Arc::new(wanted(settings));
         let arguments = &command[1.min(command.len())..];
         let as_whom = (program, invoker);
-        match attach_to_program(pid, as_whom, arguments, settings, wanted, tracer) {
+        match attach_to_program(pid, as_whom, arguments, settings, wanted, helper) {
             Ok(((source, lines), resolver)) => Ok(Self {
                 pid,
                 command: shown.unwrap_or_else(|| {
@@ -84,8 +84,8 @@ impl Prepared {
         }
     }
 
-    /// Puts probes on a process that runs. `tracer`: the process from [`choice::tracer`].
-    pub fn attach(pid: u32, settings: &Settings, tracer: Option<Tracer>) -> anyhow::Result<Self> {
+    /// Puts probes on a process that runs. `helper`: from [`choice::helper`].
+    pub fn attach(pid: u32, settings: &Settings, helper: Option<Helper>) -> anyhow::Result<Self> {
         let found = process::find(pid)?;
         privilege::check_process(found.pid, settings.backend)?;
         let children = settings.children.unwrap_or(false);
@@ -96,7 +96,7 @@ impl Prepared {
         };
         let wanted = Arc::new(wanted(settings));
         let mut resolver = Resolver::new(found.pid, None, Arc::clone(&wanted));
-        let (loaded, ()) = while_loading(found.pid, true, settings, children, tracer, || {
+        let (loaded, ()) = while_loading(found.pid, true, settings, children, helper, || {
             resolver.refresh();
         });
         let (mut source, line) = loaded?;
@@ -141,12 +141,12 @@ fn attach_to_program(
     arguments: &[OsString],
     settings: &Settings,
     wanted: Arc<Wanted>,
-    tracer: Option<Tracer>,
+    helper: Option<Helper>,
 ) -> anyhow::Result<(Told, Resolver)> {
     let children = settings.children.unwrap_or(true);
     let user = invoker.map(|invoker| (invoker.uid.as_raw(), invoker.gid.as_raw()));
     let (loaded, (mut files, possible, has_children)) =
-        while_loading(pid, false, settings, children, tracer, || {
+        while_loading(pid, false, settings, children, helper, || {
             // A missing program fails at its exec, with the right message.
             let paths = program.as_deref();
             let paths = paths.map_or_else(WillMap::default, libraries::will_map);
@@ -239,11 +239,11 @@ fn while_loading<T>(
     runs: bool,
     settings: &Settings,
     children: bool,
-    tracer: Option<Tracer>,
+    helper: Option<Helper>,
     work: impl FnOnce() -> T,
 ) -> (anyhow::Result<Chosen>, T) {
     std::thread::scope(|scope| {
-        let load = move || choice::source(pid, runs, settings, children, tracer);
+        let load = move || choice::source(pid, runs, settings, children, helper);
         let loading = signals::apart(|| scope.spawn(load));
         let done = work();
         let loaded = loading.join().unwrap_or_else(|panic| resume_unwind(panic));

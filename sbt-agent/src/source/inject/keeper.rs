@@ -71,7 +71,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the keeper for a process.
+    /// Starts the keeper for a process. Must be called before sbt gives its privileges up: the keeper does
+    /// that for itself.
     ///
     /// # Errors
     /// It cannot be started.

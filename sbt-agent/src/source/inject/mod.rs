@@ -26,8 +26,7 @@ mod site;
 mod space;
 mod watch;
 
-use keeper::Keeper;
-pub use keeper::{ARGUMENT, run as keep};
+pub use keeper::{ARGUMENT, Keeper, run as keep};
 use lives::Lives;
 use watch::{NEXT, Watch};
 
@@ -40,11 +39,17 @@ use sbt_program::process;
 pub type Inject = Polled<Watch>;
 
 impl Inject {
-    /// Begins to watch a process. `runs`: whether it runs its own program already.
+    /// Begins to watch a process. `runs`: whether it runs its own program already; `keeper`: the one of that
+    /// process.
     ///
     /// # Errors
     /// The process may not be watched this way: the error says why, and what would help.
-    pub fn begin(pid: u32, runs: bool, settings: &Settings) -> anyhow::Result<Self> {
+    pub fn begin(
+        pid: u32,
+        runs: bool,
+        settings: &Settings,
+        keeper: Keeper,
+    ) -> anyhow::Result<Self> {
         if !clock::is_counter() {
             bail!(
                 "cannot watch from inside of the program: this machine's kernel does not take the \
@@ -74,7 +79,6 @@ impl Inject {
                     .into(),
             );
         }
-        let keeper = Keeper::start(pid)?;
         Self::new(outside, Watch::new(pid, runs, lives, keeper), pid, runs)
     }
 }
