@@ -7,7 +7,7 @@
 // must: pause()
 // must: and the process handles no signal
 // never: waits for something outside
-// never: not known
+// never: whether
 #include <pthread.h>
 #include <unistd.h>
 static pthread_barrier_t step;
