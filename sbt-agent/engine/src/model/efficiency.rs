@@ -74,6 +74,7 @@ pub fn useful(work_ns: u64, split: Split) -> u64 {
 
 /// How much of the threads' work was time without a CPU.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_field_names, reason = "the postfix is the unit")]
 pub struct Lacked {
     /// Work for which that is known, ns.
     known_ns: u64,
