@@ -186,7 +186,7 @@ fn what_a_killed_one_has_put_in_is_taken_out() {
     for attempt in 0..often(3) {
         let patient = Patient::start(&["threads=3", "rounds=3000", "base=500"]);
         let attached = attach(patient.target.pid(), &["--backend=inject"]);
-        // It has at least begun to watch.
+        // By then sbt has begun to watch.
         pause(400 + some(300, attempt));
         let keeper = keeper_of(&attached);
         attached.sbt.signal(libc::SIGKILL);

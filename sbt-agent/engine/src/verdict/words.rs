@@ -57,12 +57,12 @@ impl Others {
         self.is_one
     }
 
-    /// The threads.
+    /// The words for these threads.
     pub const fn the(self) -> &'static str {
         self.choose("the other", "the others")
     }
 
-    /// What belongs to them.
+    /// The words for these threads before what is theirs.
     pub const fn whose(self) -> &'static str {
         self.choose("the other's", "the others'")
     }

@@ -43,6 +43,12 @@ pub enum Closed {
 }
 
 impl Mapping {
+    /// The address of the byte at an offset of the file; `None` if it is not mapped here.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let at = self.start.checked_add(offset.checked_sub(self.offset)?)?;
+        (at < self.end).then_some(at)
+    }
+
     /// Opens the mapped file by the kernel's own link to it, which works for deleted files and
     /// other namespaces but not for every user; else by path.
     pub fn file(&self, pid: u32) -> Result<File, Closed> {

@@ -8,7 +8,7 @@
 //! kernel writes the first byte of the *file's* instruction: before a jump that begins with another
 //! byte, it would kill the program.
 
-use std::{collections::HashSet, os::unix::fs::FileExt as _};
+use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _};
 
 use super::{
     Ebpf,
@@ -16,7 +16,13 @@ use super::{
 };
 use crate::source::jumps::{Jump, RINGS, jump_at};
 use sbt_engine::place::printable;
-use sbt_program::{arch::BREAKPOINT, files::ProbedFile, memory::Memory, process, trace};
+use sbt_program::{
+    arch::BREAKPOINT,
+    files::ProbedFile,
+    memory::Memory,
+    process::{self, Mapping},
+    trace,
+};
 
 impl Ebpf {
     /// Notes it if a debugger traces the target, since it may take probes away unknowingly. Another
@@ -51,31 +57,25 @@ impl Ebpf {
             let length = bytes.len();
             memory.fill(at, bytes).is_ok_and(|count| count == length)
         };
+        let mut jumps = HashSet::new();
         let mut notes = Vec::new();
-        for mapping in process::mappings(self.pid) {
-            let mut watched = self.files.watched.iter();
-            let Some(file) = watched.find(|file| mapping.is_of(file.id)) else {
-                continue;
-            };
-            let Ok(original) = mapping.file(self.pid) else {
-                continue;
-            };
-            for (at, offset, name) in places(file, mapping.start, mapping.offset, mapping.end) {
-                let Some(jump) = jump_at(at, read) else {
-                    continue;
-                };
-                let bytes = [memory.bytes::<1>(at), {
-                    let mut byte = [0];
-                    let is_read = original.read_exact_at(&mut byte, offset).is_ok();
-                    is_read.then_some(byte)
-                }];
-                let keeps_first = bytes[0].is_some() && bytes[0] == bytes[1];
-                if jump.lives || !keeps_first {
-                    self.jumps.insert((file.id, offset));
-                    notes.push(note(&jump, &printable(name)));
+        for code in self.watched_code() {
+            for point in &code.file.points {
+                let name = printable(&point.symbol);
+                for offset in [point.entry_offset, point.return_offset] {
+                    let at = code.mapping.address_of(offset);
+                    let Some((at, jump)) = at.and_then(|at| Some((at, jump_at(at, read)?))) else {
+                        continue;
+                    };
+                    let first = code.original(offset);
+                    let keeps_first = first.is_some() && memory.bytes(at) == first;
+                    if (jump.lives || !keeps_first) && jumps.insert((code.file.id, offset)) {
+                        notes.push(note(&jump, &name));
+                    }
                 }
             }
         }
+        self.jumps = jumps;
         notes.retain(|note| !self.notes.contains(note));
         notes.dedup();
         self.notes.extend(notes);
@@ -89,46 +89,49 @@ impl Ebpf {
         }
         let memory = Memory { thread: self.pid };
         let mut gone = 0;
-        for mapping in process::mappings(self.pid) {
-            let mut watched = self.files.watched.iter();
-            let Some(file) = watched.find(|file| mapping.is_of(file.id)) else {
-                continue;
-            };
-            let Ok(original) = mapping.file(self.pid) else {
-                continue;
-            };
+        for code in self.watched_code() {
             // The program `arrive` is always loaded, so these probes were attached.
-            for point in self.points(file, is_wait, ProbeEnd::Entry) {
-                let at = point.offset.checked_sub(mapping.offset);
-                let at = at.and_then(|above| mapping.start.checked_add(above));
-                let Some(at) = at.filter(|at| *at < mapping.end) else {
-                    continue;
-                };
-                let mut byte = [0];
-                let is_read = original.read_exact_at(&mut byte, point.offset).is_ok();
-                let is_original = is_read && memory.bytes(at) == Some(byte);
-                gone += u64::from(is_original && byte != [BREAKPOINT]);
+            for point in self.points(code.file, is_wait, ProbeEnd::Entry) {
+                let original = code.original(point.offset);
+                let there = code.mapping.address_of(point.offset);
+                let there = there.and_then(|at| memory.bytes(at));
+                let is_original = original.is_some() && there == original;
+                gone += u64::from(is_original && original != Some([BREAKPOINT]));
             }
         }
         gone
     }
+
+    /// The mappings of watched files whose original bytes can be read.
+    fn watched_code(&self) -> impl Iterator<Item = Code<'_>> {
+        process::mappings(self.pid)
+            .into_iter()
+            .filter_map(|mapping| {
+                let mut watched = self.files.watched.iter();
+                let file = watched.find(|file| mapping.is_of(file.id))?;
+                Some(Code {
+                    file,
+                    originals: mapping.file(self.pid).ok()?,
+                    mapping,
+                })
+            })
+    }
 }
 
-/// The places of a file that a mapping holds: their addresses, offsets in the file, and functions.
-fn places(
-    file: &ProbedFile,
-    start: u64,
-    offset: u64,
-    end: u64,
-) -> impl Iterator<Item = (u64, u64, &str)> {
-    let all = file.points.iter().flat_map(|point| {
-        let both = HashSet::from([point.entry_offset, point.return_offset]);
-        both.into_iter().map(|at| (at, point.symbol.as_str()))
-    });
-    all.filter_map(move |(place, name)| {
-        let at = start.checked_add(place.checked_sub(offset)?)?;
-        (at < end).then_some((at, place, name))
-    })
+/// A mapping of a watched file.
+struct Code<'a> {
+    file: &'a ProbedFile,
+    mapping: Mapping,
+    originals: File,
+}
+
+impl Code<'_> {
+    /// The byte of the file at an offset; `None` if it cannot be read.
+    fn original(&self, offset: u64) -> Option<[u8; 1]> {
+        let mut byte = [0];
+        let read = self.originals.read_exact_at(&mut byte, offset);
+        read.is_ok().then_some(byte)
+    }
 }
 
 fn note(jump: &Jump, name: &str) -> String {

@@ -52,21 +52,18 @@ impl Armed {
         }
     }
 
-    /// The address.
+    /// The address of the instruction.
     pub const fn at(&self) -> u64 {
         self.at
     }
 
     /// The place as a line of text, for [`Armed::read`].
     pub fn written(&self) -> String {
-        let text =
-            |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
-        format!(
-            "{:x} {} {}",
-            self.at,
-            text(&self.original),
-            text(&self.jump)
-        )
+        let [original, jump] = [&self.original, &self.jump].map(|bytes| {
+            let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+            digits.collect::<Vec<_>>().concat()
+        });
+        format!("{:x} {original} {jump}", self.at)
     }
 
     /// Reads what [`Armed::written`] has written.
@@ -143,7 +140,7 @@ impl Armed {
         }
     }
 
-    /// What stands there; `None` if it is unmapped, or the process gone.
+    /// What stands at the place; `None` if it is unmapped, or the process gone.
     fn stands(&self, memory: &File) -> Option<Standing> {
         let mut there = vec![0; self.jump.len()];
         let read = memory.read_exact_at(&mut there, self.at);

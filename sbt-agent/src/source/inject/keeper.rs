@@ -42,11 +42,11 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 /// What sbt is about to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word<'a> {
-    /// It changes a memory that the process did not have before.
+    /// sbt changes a memory that the process did not have before.
     NewMemory,
-    /// It switches code on by the word at this address.
+    /// sbt switches code on by the word at this address.
     Control(u64),
-    /// It writes a jump.
+    /// sbt writes a jump.
     Jump(&'a Armed),
     /// Nothing of sbt is left in the program.
     Done,
@@ -75,7 +75,7 @@ impl Keeper {
     /// that for itself.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub fn start(target: u32) -> anyhow::Result<Self> {
         let (read, write) = io::pipe().context("cannot make a pipe")?;
         let mut command = Command::new("/proc/self/exe");
@@ -116,7 +116,7 @@ impl Drop for Keeper {
         let pipe = self.pipe.get_mut().unwrap_or_else(PoisonError::into_inner);
         drop(pipe.take());
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It ends when the pipe closes, at once if all is done.
+        // The keeper ends when the pipe closes, at once if all is done.
         let _reaped = child.wait();
     }
 }
@@ -157,7 +157,7 @@ impl Kept {
 /// Runs the keeper; `words`: the number of the process.
 ///
 /// # Errors
-/// It cannot begin.
+/// The keeper cannot begin.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let target = words.next().and_then(|word| word.to_str()?.parse().ok());
     let target: u32 = target.context("of sbt's own")?;
@@ -165,7 +165,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
     privilege::limit_to_trace(target, false)?;
     let _as_it_is = nix::sys::prctl::set_name(NAME);
-    // It outlives sbt, and must not hold a mounted folder.
+    // The keeper outlives sbt, and must not hold a mounted folder.
     let _stays = nix::unistd::chdir("/");
     let mut kept = Kept::default();
     let mut memory = memory_of(target);

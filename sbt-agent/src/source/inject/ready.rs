@@ -251,11 +251,11 @@ impl Thread {
             } else {
                 asleep += away.ns();
             }
-            // What is certain of the sleeps until here, and what is possible.
-            let least = rest.saturating_sub(slept - asleep);
-            let most = rest.min(asleep);
+            // Of the sleeps until here.
+            let certain = rest.saturating_sub(slept - asleep);
+            let possible = rest.min(asleep);
             let total = self.total_ns + before.min(growth) + part(rest, asleep, slept);
-            self.step(away.to, (most - least <= DOUBT_NS).then_some(total));
+            self.step(away.to, (possible - certain <= DOUBT_NS).then_some(total));
         }
         let found = preempted.min(growth) + rest;
         self.total_ns += found;

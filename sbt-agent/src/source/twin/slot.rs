@@ -172,12 +172,12 @@ impl Slot {
     }
 
     /// Remembers an object, to be reported at the thread's end, and what its memory says at an arrival.
-    /// Returns whether that must be told: something else was to be expected, or it was told long ago. `step`: by how much the number of the
-    /// round grows until the thread's next arrival.
+    /// Returns whether that must be told: something else was to be expected, or it was told long ago.
+    /// `step`: by how much the number of the round grows until the thread's next arrival.
     pub(super) fn must_tell(&mut self, layout: u8, object: u64, now: Reading, step: u32) -> bool {
         // As in `must_tell` of the BPF programs: once in some 64 arrivals, also if each second
         // number belongs to a departure.
-        let refresh = self.seq & 62 == 62;
+        let refresh = self.seq & 0x3e == 0x3e;
         let next = Reading {
             round: now.round.wrapping_add(step),
             ..now

@@ -199,7 +199,7 @@ fn a_team_of_openmp_has_as_many_threads_as_its_runtime_says() {
             assert!(text.ends_with(&format!("is to come, or {or}")), "{text}");
             seen.0.threads.pop();
         }
-        // That fewer threads have been seen there says nothing either.
+        // Threads that never came while sbt watched do not make the count too large.
         seen.watched(9, &[1, 2, 4]);
         let text = seen.hang().text;
         assert!(!text.contains("count"), "{text}");

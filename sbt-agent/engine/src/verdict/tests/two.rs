@@ -3,7 +3,7 @@
 use super::*;
 use crate::report::BarrierKind;
 
-/// What is said of so many threads, of which one at a time is late.
+/// The text of a verdict on a team of so many threads, of which the last one is late.
 fn told(threads: usize, kind: VerdictKind) -> String {
     let mut program = Program::new(threads);
     let last = threads - 1;

@@ -11,7 +11,7 @@ use crate::{
     verdict::lack,
 };
 
-/// What stopped the threads from outside while sbt looked at them.
+/// Times in which the program was stopped, frozen or throttled while sbt looked at its threads.
 pub(super) struct Stops<'a> {
     looks: &'a LooksReport,
     /// The most time for which the program was stopped or frozen, ns.

@@ -47,10 +47,10 @@ impl Watch {
         // Earlier times are in the baseline.
         let time_ns = record.time_ns.max(self.begun_ns);
         match record.what {
-            ThreadEvent::Started { process, thread } if process == self.target => {
-                if !(is_before && ready.knows(thread)) {
-                    ready.begins(thread, time_ns);
-                }
+            ThreadEvent::Started { process, thread }
+                if process == self.target && !(is_before && ready.knows(thread)) =>
+            {
+                ready.begins(thread, time_ns);
             }
             ThreadEvent::Switched { on: true, .. } => ready.gets_cpu(tid, time_ns),
             ThreadEvent::Switched { preempted, .. } => ready.loses_cpu(tid, preempted, time_ns),

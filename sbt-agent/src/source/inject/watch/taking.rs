@@ -466,14 +466,14 @@ mod tests {
             among_hits: false,
         };
         let (comm, executed) = ([0; 2], true);
-        let executes = record(2, ThreadEvent::Named { comm, executed });
+        let execution = record(2, ThreadEvent::Named { comm, executed });
         let (process, thread) = (own, u32::MAX);
         let starts = record(3, ThreadEvent::Started { process, thread });
         // Switches are followed as soon as they are read, records are made some milliseconds later.
-        for record in [&executes, &starts] {
+        for record in [&execution, &starts] {
             watch.follow(record);
         }
-        watch.hear(&executes, 2);
+        watch.hear(&execution, 2);
         watch.hear(&starts, 3);
         let run = Run::UNKNOWN;
         assert_eq!(clocks(&mut watch.ready, thread, &run, 4).delay_ns, 0);

@@ -69,7 +69,7 @@ fn who_stands_from_outside_does_not_sleep() {
         assert_eq!(told(stopped(0, 0, 0)), expected, "{kind:?}");
         assert_eq!(told(stopped(0, 490_000_000, 0)), none, "{kind:?} frozen");
         assert_eq!(told(stopped(490_000_000, 0, 0)), none, "{kind:?} stopped");
-        // One after the other.
+        // First stopped, then frozen: the times add up.
         let both = stopped(245_000_000, 245_000_000, 0);
         assert_eq!(told(both), none, "{kind:?} stopped and frozen");
         // Much remains.

@@ -16,7 +16,7 @@ use super::{
 struct Slot {
     /// The address, less the stack pointer at the function's beginning, bytes.
     at: i64,
-    /// Bytes.
+    /// Its length, bytes.
     size: i64,
     value: Value,
 }
