@@ -102,9 +102,8 @@ fn a_probe_on_a_jump_harms_nobody_and_is_told() {
             "{report}"
         );
         assert!(report.is_noted(until), "{report}");
-        // Three probes came, and one that stays is seen once.
-        let most = if function == "kept" { 3 } else { 1 };
-        assert!(report.number("lost_events") <= most, "{report}");
+        // No more than the calls of two threads.
+        assert!(report.number("lost_events") <= 24_000, "{report}");
     }
 }
 

@@ -72,7 +72,7 @@ fn all_arrivals(report: &Report, rounds: u64) -> Result<(), String> {
 }
 
 fn notes_tell_of_spans(report: &Report) -> bool {
-    report.is_noted("on part of the time only")
+    report.is_noted("switched off for part of the run")
 }
 
 #[test]

@@ -189,6 +189,8 @@ fn what_a_killed_one_has_put_in_is_taken_out() {
         // By then sbt has begun to watch.
         pause(400 + some(300, attempt));
         let keeper = keeper_of(&attached);
+        let maps = fs::read_to_string(format!("/proc/{}/maps", patient.target.pid()));
+        assert!(maps.unwrap().contains("/memfd:sbt-rings"), "not begun");
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
         eventually(LIMIT, || (!is_alive(keeper)).then_some(())).unwrap();

@@ -10,9 +10,10 @@ use std::{
 };
 
 use crate::{
-    harness::{LIMIT, Started, command, eventually, needs_root, pause, run, sbt_with, start},
+    harness::{LIMIT, Started, command, eventually, needs_root, pause, run, sbt, sbt_with, start},
     kill::has_members,
-    programs::Build,
+    privilege::{Open, as_nobody},
+    programs::{Build, program},
     turns::skipped,
 };
 
@@ -40,9 +41,13 @@ fn was_killed(sbt: &mut Started) -> bool {
 /// A command of sbt that is killed after a call of the `which` process.
 fn killed_after(options: &[&str], which: &str, number: u64) -> Command {
     let mut command = sbt_with(options);
+    ask(&mut command, which, number);
+    command
+}
+
+fn ask(command: &mut Command, which: &str, number: u64) {
     command.env("SBT_BUDGET", "off");
     command.env(ASKED, format!("{which}:{number}"));
-    command
 }
 
 /// Waits until no process of sbt's group is left. Returns what the program has printed.
@@ -115,6 +120,27 @@ fn while_it_runs_a_program() {
     // sbt was killed while the program ended, after the program had looked.
     let late = late.into_inner();
     assert!(late <= MOST_LATE, "{late} attempts");
+}
+
+/// Only the child itself can open its memory, by calls that sbt has it make before its first instruction.
+#[test]
+fn while_a_child_forbids_a_look() {
+    needs_root!(alone);
+    let open = Open::new();
+    let (sbt, closed) = (open.copy(sbt()), open.copy(&program("closed.c")));
+    let arguments = ["dumpable=0", "children=1", "rounds=3"];
+    each_call("while_a_child_forbids_a_look", |number| {
+        let mut command = as_nobody(&sbt);
+        ask(&mut command, "sbt", number);
+        command.args(["run", "--no-tui", "--backend=ptrace", "--children", "--"]);
+        command.arg(&closed).args(arguments);
+        let mut sbt = start(command);
+        let killed = was_killed(&mut sbt);
+        let out = out_at_end(&mut sbt, number);
+        let is_right = out == "child 0 0\nended 600\nown 0\n";
+        assert!(is_right || killed && out.is_empty(), "call {number}: {out}");
+        killed
+    });
 }
 
 /// The output of a program that was watched to its end.

@@ -1,7 +1,7 @@
 // Twenty equations, each with a barrier of its own: a little is lost at each, always by the same thread.
 //
 // must: late at 20 places
-// must: wait for T1 | waits for T1
+// must: waits for T1
 // never: dynamic imbalance
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Three long steps, each with a barrier of its own: the second thread is late at each.
 //
-// must: wait for T1 | waits for T1
+// must: waits for T1
 // must: late at 3 places
 // never: too few
 #include <pthread.h>

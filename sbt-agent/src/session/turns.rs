@@ -51,7 +51,7 @@ enum Next {
     Tick,
 }
 
-/// How long sbt waits for a program without a word once watching has ended.
+/// How long sbt waits silently for the program once watching has ended.
 const UNTOLD: Duration = Duration::from_secs(3);
 
 /// How watching ends.
@@ -226,7 +226,7 @@ impl Session {
         if !left && !told_to_end {
             self.wait(Some(Instant::now() + UNTOLD)).await?;
         }
-        if self.program.is_running() && !told_to_end {
+        if self.program.is_running() && !told_to_end && !self.program.is_interrupted() {
             self.tell(&format!(
                 "sbt: watching has ended, and the program goes on (pid {}); sbt waits for its end, \
                  and Ctrl-C interrupts it\n",

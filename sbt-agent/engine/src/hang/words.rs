@@ -253,7 +253,7 @@ fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: b
     let how = if naps {
         "looks again and again, and sleeps in between, until"
     } else {
-        "goes round in a loop until"
+        "spins until"
     };
     format!("{how} {word} changes")
 }

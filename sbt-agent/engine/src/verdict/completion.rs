@@ -38,11 +38,12 @@ fn beyond_polling(report: &Report, site: &SiteReport) -> Option<(f64, f64)> {
 /// Verdict: threads sleep in a barrier after the last one has come.
 pub fn of_site(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
     let (each_ns, slept_ns) = beyond_polling(report, site)?;
-    let share_pct = slept_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
     // While the program is stopped or frozen, its threads stand in the barrier too.
     let stood_ns = stood::at_most_ns(report) as f64 * site.threads.len() as f64;
-    let stood_pct = stood_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
-    if share_pct - stood_pct < SHARE {
+    let left_ns = (slept_ns - stood_ns).max(0.0);
+    let each_ns = each_ns * left_ns / slept_ns;
+    let share_pct = left_ns * 100.0 / report.thread_time.total_ns.max(1) as f64;
+    if share_pct < SHARE {
         return None;
     }
     let them = Others::of(site);

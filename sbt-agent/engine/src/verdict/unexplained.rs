@@ -118,7 +118,12 @@ fn small_losses(report: &Report) -> Option<String> {
     let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0));
     let places = |is_told: fn(WaitKind) -> bool| -> f64 {
         let told = looks.in_the_work().filter(|place| is_told(place.kind));
-        told.map(|place| place.share_pct).sum()
+        let rows = told.flat_map(|place| &place.threads);
+        let times = rows.filter_map(|row| {
+            let of_busy = busy.iter().find(|thread| thread.tid == row.tid)?;
+            Some(row.share_pct * of_busy.watched_ns as f64)
+        });
+        times.sum::<f64>() / lived
     };
     let ready_pct = ready / lived * 100.0;
     let locks_pct = places(waiting::is_lock);

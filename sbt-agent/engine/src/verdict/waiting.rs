@@ -57,6 +57,8 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(&place.called())
     };
     let stops = Stops::of(report, looks);
+    let left = stops.left();
+    let looks = left.as_ref();
     let mut by_looks = Vec::new();
     // In a hang a lock is not held for long, but for ever.
     let hangs = report
@@ -69,7 +71,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let is_told = |verdict: &VerdictReport| !hangs && explained(verdict) >= least;
     let contended = locks(looks)
         .into_iter()
-        .filter(|(lock, places)| is_told(lock) && stops.left_pct(places) >= WORTH.max(least));
+        .filter(|(lock, places)| is_told(lock) && share(places) >= WORTH.max(least));
     for (verdict, places) in contended {
         let of_lock = |place: &WaitPlaceReport| places.contains(&place);
         let others = || {
@@ -92,7 +94,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     let posted = if hangs {
         Vec::new()
     } else {
-        permits::semaphores(looks, &stops)
+        permits::semaphores(looks)
     };
     let is_posted = |place: &WaitPlaceReport| posted.iter().any(|(_, told)| *told == place);
     by_looks.extend(posted.iter().map(|(verdict, _)| verdict.clone()));
@@ -121,7 +123,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
                 || is_of_holder(looks, place)
                 || is_posted(place)
         };
-        by_looks.extend(sleeps(looks, &stops, report.run.cpus, is_said));
+        by_looks.extend(sleeps(looks, report.run.cpus, is_said));
     }
     found.extend(by_looks);
 }

@@ -45,8 +45,8 @@ impl Watch {
         };
         Some(format!(
             "watching took more than {budget} % of a thread's time: from {since:.1} s on the \
-            probes were on part of the time only, {seen:.0} % of the run in all; episodes, times \
-            and shares cover that part, {totals} (--budget off watches everything)"
+            probes were switched off for part of the run, and were on for {seen:.0} % of it; episodes, \
+            times and shares cover what they saw, {totals} (--budget off watches everything)"
         ))
     }
 }

@@ -53,8 +53,8 @@ pub fn head(report: &Report) -> Markup {
                 p class="note" { "Efficiency and speed-up: ? (" (marked(because)) ")." }
             }
             @if report.estimated {
-                p class="note" { "Estimated: the probes were on part of the time only, so that \
-                    watching stays cheap. Times and shares cover that part." }
+                p class="note" { "Estimated: the probes were switched off for part of the run, so \
+                    that watching stays cheap. Times and shares cover the rest." }
             }
         }
     }

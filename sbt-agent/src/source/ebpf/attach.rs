@@ -29,7 +29,7 @@ impl Ebpf {
     pub fn attach(&mut self, files: &[Arc<ProbedFile>]) -> anyhow::Result<()> {
         let (new, notes) = self.files.take(files);
         self.notes.extend(notes);
-        if !new.is_empty() {
+        if new.iter().any(|file| !file.points.is_empty()) {
             self.look_for_jumps();
         }
         for file in &new {

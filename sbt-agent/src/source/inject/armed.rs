@@ -1,8 +1,9 @@
 //! A place of the target at which a jump stands.
 //!
-//! Other tools may put a kernel probe or a breakpoint on it. One that goes writes the first byte of the
-//! program's own instruction back. If that is not the jump's, the program's other bytes must be there by
-//! then.
+//! Other tools may put a kernel probe or a breakpoint on it. A kernel probe that goes writes the first byte of
+//! the *file's* instruction back. If that is not the jump's, the program's other bytes must be there by then. A
+//! debugger writes the byte back that it has found, the jump's: then the rest of the jump must still be
+//! there.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt as _};
 
@@ -90,7 +91,7 @@ impl Armed {
         self.at < range.end && range.start < self.at + self.jump.len() as u64
     }
 
-    /// Writes the jump. All threads stand, or none can be amid the instruction.
+    /// Writes the jump. All threads stand.
     ///
     /// # Errors
     /// The memory cannot be written.
@@ -99,10 +100,21 @@ impl Armed {
         trace::write(memory, &self.jump, self.at)
     }
 
+    /// Whether a probe or a breakpoint stood there at the last look.
+    pub const fn is_covered(&self) -> bool {
+        self.covered
+    }
+
     /// Whether the jump stands there, perhaps under a probe.
     pub fn is_there(&self, memory: &File) -> bool {
         let stands = self.stands(memory);
         matches!(stands, Some(Standing::Jump | Standing::Covered))
+    }
+
+    /// Whether anything of the jump is there.
+    pub fn is_left(&self, memory: &File) -> bool {
+        let stands = self.stands(memory);
+        stands.is_some_and(|stands| stands != Standing::Other)
     }
 
     /// Puts the program's own bytes back; all threads stand.
@@ -119,13 +131,16 @@ impl Armed {
         }
     }
 
-    /// What other tools have done since the last look, and whether the jump stays. Where the program's
-    /// instruction begins with another byte than the jump, its bytes are put back as soon as a probe is
-    /// seen.
-    pub fn look_for_probe(&mut self, memory: &File) -> (Option<Fate>, bool) {
+    /// What other tools have done since the last look, and whether the jump stays. `is_traced`: whether a
+    /// debugger may have put its breakpoint there.
+    pub fn look_for_probe(
+        &mut self,
+        memory: &File,
+        is_traced: impl FnOnce() -> bool,
+    ) -> (Option<Fate>, bool) {
         let keeps_first = self.jump[0] == self.original[0];
         match self.stands(memory) {
-            Some(Standing::Covered) if keeps_first => {
+            Some(Standing::Covered) if keeps_first || is_traced() => {
                 let is_new = !std::mem::replace(&mut self.covered, true);
                 (is_new.then_some(Fate::Covered), true)
             }
@@ -160,8 +175,8 @@ impl Armed {
         }
     }
 
-    /// Writes the program's own bytes behind the first one. No thread executes them meanwhile: the first
-    /// byte leads elsewhere.
+    /// Writes the program's own bytes behind the first one. Under a probe no thread executes them; without
+    /// one they are wrong already.
     fn write_behind_first(&self, memory: &File) -> io::Result<()> {
         trace::write(memory, &self.original[1..], self.at + 1)
     }
@@ -203,16 +218,41 @@ mod tests {
         let mut armed = Armed::new(3, &original, vec![0xe9, 9, 8, 7, 6]);
         armed.put(&memory).unwrap();
         assert!(armed.is_there(&memory));
-        assert_eq!(armed.look_for_probe(&memory), (None, true));
+        assert_eq!(armed.look_for_probe(&memory, || false), (None, true));
         armed.restore(&memory).unwrap();
         assert_eq!(bytes(), original);
         // A probe that stands is left to whoever has put it there.
         armed.put(&memory).unwrap();
         memory.write_all_at(&[BREAKPOINT], 3).unwrap();
-        assert_eq!(armed.look_for_probe(&memory), (Some(Fate::Lost), false));
+        assert_eq!(
+            armed.look_for_probe(&memory, || false),
+            (Some(Fate::Lost), false)
+        );
         assert_eq!(bytes(), [BREAKPOINT, 1, 2, 3, 4]);
         assert!(armed.restore(&memory).is_err());
         assert_eq!(bytes(), [BREAKPOINT, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_debugger_finds_the_jump_again() {
+        let memory = tempfile::tempfile().unwrap();
+        let jump = vec![0xe9, 9, 8, 7, 6];
+        let mut armed = Armed::new(0, &[0xb8, 1, 2, 3, 4], jump.clone());
+        armed.put(&memory).unwrap();
+        memory.write_all_at(&[BREAKPOINT], 0).unwrap();
+        let traced = armed.look_for_probe(&memory, || true);
+        assert_eq!(traced, (Some(Fate::Covered), true));
+        memory.write_all_at(&jump[..1], 0).unwrap();
+        assert_eq!(armed.look_for_probe(&memory, || true), (None, true));
+        assert!(armed.is_there(&memory));
+        // A kernel probe has come and gone between two looks.
+        memory.write_all_at(&[0xb8], 0).unwrap();
+        assert!(armed.is_left(&memory) && !armed.is_there(&memory));
+        assert_eq!(
+            armed.look_for_probe(&memory, || true),
+            (Some(Fate::Lost), false)
+        );
+        assert!(!armed.is_left(&memory));
     }
 
     #[test]
@@ -221,13 +261,23 @@ mod tests {
         let mut armed = Armed::new(0, &[0xe8, 1, 2, 3, 4], vec![0xe8, 9, 8, 7, 6]);
         armed.put(&memory).unwrap();
         memory.write_all_at(&[BREAKPOINT], 0).unwrap();
-        assert_eq!(armed.look_for_probe(&memory), (Some(Fate::Covered), true));
-        assert_eq!(armed.look_for_probe(&memory), (None, true), "told once");
+        assert_eq!(
+            armed.look_for_probe(&memory, || false),
+            (Some(Fate::Covered), true)
+        );
+        assert_eq!(
+            armed.look_for_probe(&memory, || false),
+            (None, true),
+            "told once"
+        );
         memory.write_all_at(&[0xe8], 0).unwrap();
-        assert_eq!(armed.look_for_probe(&memory), (None, true));
+        assert_eq!(armed.look_for_probe(&memory, || false), (None, true));
         assert!(armed.is_there(&memory));
         memory.write_all_at(&[BREAKPOINT], 0).unwrap();
-        assert_eq!(armed.look_for_probe(&memory), (Some(Fate::Covered), true));
+        assert_eq!(
+            armed.look_for_probe(&memory, || false),
+            (Some(Fate::Covered), true)
+        );
     }
 
     #[test]

@@ -13,15 +13,18 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    sys::signal::{SigSet, SigmaskHow, sigprocmask},
+};
 
 use super::{
     armed::Armed,
-    remote::{let_all_go, stop_all},
+    remote::{let_all_go, stop_all, traced},
     space::memory_of,
 };
 use crate::kernel::privilege;
@@ -34,10 +37,14 @@ pub const ARGUMENT: &str = "__jumps";
 /// The name of its process.
 const NAME: &std::ffi::CStr = c"jump-keeper";
 
-/// How often the keeper tries to stop the program's threads, and the pause between two tries: another sbt
-/// may be tracing them.
-const TRIES: u32 = 20;
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// How often the keeper tries to stop the program's threads, and the pause after the first try, which doubles
+/// each time: another tool may be tracing them, or one may be slow.
+const TRIES: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long sbt waits at its end for the keeper, which may have something to do if sbt could not do it.
+const LONGEST_END: Duration = Duration::from_secs(3);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// What sbt is about to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,11 +70,12 @@ impl Word<'_> {
     }
 }
 
-/// sbt's end of the pipe to the keeper.
+/// sbt's end of the pipe to the keeper. Never blocks: while sbt tells something, the program stands.
 #[derive(Debug)]
 pub struct Keeper {
-    pipe: Mutex<Option<io::PipeWriter>>,
-    child: Mutex<Child>,
+    /// `None` once it is closed.
+    pipe: Option<io::PipeWriter>,
+    child: Mutex<Option<Child>>,
 }
 
 impl Keeper {
@@ -78,6 +86,7 @@ impl Keeper {
     /// The process cannot be started.
     pub fn start(target: u32) -> anyhow::Result<Self> {
         let (read, write) = io::pipe().context("cannot make a pipe")?;
+        fcntl(&write, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg(ARGUMENT)
@@ -96,28 +105,42 @@ impl Keeper {
             .and_then(|thread| thread.join().unwrap_or(Err(io::ErrorKind::Other.into())))
             .context("cannot start the process that takes sbt's jumps out if sbt is killed")?;
         Ok(Self {
-            pipe: Mutex::new(Some(write)),
-            child: Mutex::new(child),
+            pipe: Some(write),
+            child: Mutex::new(Some(child)),
         })
+    }
+
+    /// Without a process.
+    #[cfg(test)]
+    pub const fn none() -> Self {
+        Self {
+            pipe: None,
+            child: Mutex::new(None),
+        }
     }
 
     /// Tells the keeper of a change, before it is made.
     pub fn tell(&self, word: &Word<'_>) {
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipe) = pipe.as_mut() {
-            // A keeper that was killed does not hear it: sbt then works as without one.
-            let _unheard = pipe.write_all(word.line().as_bytes());
+        if let Some(mut pipe) = self.pipe.as_ref() {
+            // A keeper that was killed or stopped does not hear it: sbt then works as without one. A line is
+            // written as a whole or not at all (pipe(7)).
+            let _unheard = pipe.write(word.line().as_bytes());
         }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let pipe = self.pipe.get_mut().unwrap_or_else(PoisonError::into_inner);
-        drop(pipe.take());
+        drop(self.pipe.take());
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(child) = child else {
+            return;
+        };
         // The keeper ends when the pipe closes, at once if all is done.
-        let _reaped = child.wait();
+        let end = Instant::now() + LONGEST_END;
+        while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+            thread::sleep(BETWEEN_LOOKS);
+        }
     }
 }
 
@@ -131,7 +154,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Takes a line of sbt. What is no such line changes nothing.
+    /// Takes a line that sbt has written; any other text changes nothing.
     fn hear(&mut self, line: &str) {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("memory", "") => {
@@ -160,7 +183,7 @@ impl Kept {
 /// The keeper cannot begin.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
     let target = words.next().and_then(|word| word.to_str()?.parse().ok());
-    let target: u32 = target.context("of sbt's own")?;
+    let target: u32 = target.context("the keeper needs the number of a process")?;
     // Signals that are meant for other processes must not end the keeper.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
     privilege::limit_to_trace(target, false)?;
@@ -186,23 +209,31 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
 
 fn take_out(target: u32, kept: &Kept, memory: &File) {
     // If the process is gone, another one may have its number.
-    if !kept.jumps.iter().any(|armed| armed.is_there(memory)) {
+    let is_left = || kept.jumps.iter().any(|armed| armed.is_left(memory));
+    if !is_left() {
         return;
     }
     for control in &kept.controls {
-        // The process may be gone.
         let _gone = trace::write(memory, &[0; 8], *control);
     }
+    let mut pause = FIRST_PAUSE;
     for _ in 0..TRIES {
-        if let Ok(stops) = stop_all(target, Vec::new()) {
+        let is_done = traced(|| {
+            let Ok(stops) = stop_all(target, Vec::new()) else {
+                return false;
+            };
             for armed in &kept.jumps {
                 // Of another sbt by now.
                 let _other = armed.restore(memory);
             }
             let_all_go(stops);
+            true
+        });
+        if is_done == Some(true) || !is_left() {
             return;
         }
-        thread::sleep(BETWEEN_TRIES);
+        thread::sleep(pause);
+        pause *= 2;
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeSet,
     fs::File,
-    io,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -36,6 +36,15 @@ pub const SLEEP: &str = "all of its threads sleep in system calls with a time li
 
 /// Errors of the kernel are results from here on.
 const ERRORS: u64 = u64::MAX - 4094;
+
+/// Runs something on a thread of its own: what that thread traces is let go when it ends.
+pub fn traced<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("sbt-inject".into());
+        let thread = thread.spawn_scoped(scope, run);
+        thread.ok().and_then(|thread| thread.join().ok())
+    })
+}
 
 /// Stops all threads of a process. `stops`: threads that the calling thread has stopped already.
 ///

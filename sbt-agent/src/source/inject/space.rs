@@ -23,7 +23,7 @@ use super::{
 use crate::{
     kernel::counting,
     source::{
-        jumps::{TAG, jump_at, tag},
+        jumps::{RINGS, TAG, jump_at, tag},
         ptrace::{gap, inject, stop::Stop},
     },
 };
@@ -54,9 +54,6 @@ const RECORDS: u32 = 15;
 /// The fewest and the most rings that threads look at first, as powers of two.
 const FEWEST: u32 = 6;
 const MOST: u32 = 8;
-
-/// The name of the rings in /proc/PID/maps.
-const NAME: &[u8] = b"sbt-rings\0";
 
 /// `MFD_CLOEXEC | MFD_ALLOW_SEALING`, `MADV_DONTFORK`, `MADV_DONTDUMP` and `MADV_WIPEONFORK` as arguments
 /// of system calls.
@@ -160,6 +157,7 @@ impl Space {
         let made = Self::make(process, &memory, rings, near, &mut caller);
         caller.end(stops);
         let (area, base, own) = made?;
+        keeper.tell(&Word::Control(area.control()));
         Ok(Self {
             process,
             memory,
@@ -196,7 +194,7 @@ impl Space {
         area: &Area,
         caller: &mut Caller<'_>,
     ) -> Result<(u64, Own), Why> {
-        trace::write(memory, NAME, area.start)
+        trace::write(memory, format!("{RINGS}\0").as_bytes(), area.start)
             .map_err(|error| format!("its memory cannot be written ({error})"))?;
         let named = [area.start, SEALABLE, 0, 0, 0, 0];
         let file = caller.call(libc::SYS_memfd_create, named)?;
@@ -247,12 +245,18 @@ impl Space {
         here.any(|armed| armed.is_there(&self.memory))
     }
 
+    /// Whether something of another tool hid arrivals at the last look.
+    pub fn is_hidden(&self) -> bool {
+        self.armed.iter().any(Armed::is_covered)
+    }
+
     /// Looks at all places, and returns what other tools have done there since the last look.
     pub fn look_for_probes(&mut self) -> Vec<(u64, Fate)> {
-        let memory = &self.memory;
+        let (memory, process) = (&self.memory, self.process);
         let mut fates = Vec::new();
         self.armed.retain_mut(|armed| {
-            let (fate, stays) = armed.look_for_probe(memory);
+            let is_traced = || process::tracer(process, process).is_some();
+            let (fate, stays) = armed.look_for_probe(memory, is_traced);
             fates.extend(fate.map(|fate| (armed.at(), fate)));
             stays
         });
@@ -280,12 +284,14 @@ impl Space {
         site: &Site,
         place: u32,
     ) -> Result<(), Why> {
-        if at % PAGE + LONGEST_ENTRY as u64 > PAGE {
+        let displaced = decode(&site.code, at).ok_or("not an instruction")?;
+        let room = displaced.length().min(LONGEST_ENTRY) as u64;
+        if at % PAGE + room > PAGE {
             return Err("the instruction lies on two pages".into());
         }
         let inside = |stop: &Stop| {
             let registers = stop.registers();
-            let changed = at + 1..at + LONGEST_ENTRY as u64;
+            let changed = at + 1..at + room;
             registers.is_ok_and(|registers| changed.contains(&registers.at()))
         };
         if stops.iter().any(inside) {
@@ -295,7 +301,6 @@ impl Space {
         self.memory
             .read_exact_at(&mut there, at)
             .map_err(|error| format!("its code cannot be read ({error})"))?;
-        let displaced = decode(&site.code, at).ok_or("not an instruction")?;
         let length = displaced.length();
         if there[..length] != site.code[..length] {
             self.takes_over(at, &there, &site.code[..length])?;
@@ -372,7 +377,9 @@ impl Space {
         let mut caller = Caller::choose(stops, &self.memory, ways)?;
         let made = area(self.process, at, &mut caller);
         caller.end(stops);
-        self.areas.push(made?);
+        let made = made?;
+        self.keeper.tell(&Word::Control(made.control()));
+        self.areas.push(made);
         if self.on {
             self.switch(true);
         }
@@ -384,9 +391,6 @@ impl Space {
         self.on = on;
         let word = if on { self.base } else { 0 };
         for area in &self.areas {
-            if on {
-                self.keeper.tell(&Word::Control(area.control()));
-            }
             // The process may be gone.
             let _gone = trace::write(&self.memory, &word.to_le_bytes(), area.control());
         }
@@ -399,8 +403,10 @@ impl Space {
         let armed = std::mem::take(&mut self.armed);
         let failed = |armed: &Armed| armed.restore(&self.memory).is_err();
         let others = armed.iter().filter(|armed| failed(armed));
-        let others = others.map(Armed::at).collect();
-        self.keeper.tell(&Word::Done);
+        let others: Vec<u64> = others.map(Armed::at).collect();
+        if others.is_empty() {
+            self.keeper.tell(&Word::Done);
+        }
         others
     }
 
@@ -455,7 +461,7 @@ impl Own {
         if !named
             .as_os_str()
             .as_encoded_bytes()
-            .starts_with(b"/memfd:sbt-rings")
+            .starts_with(format!("/memfd:{RINGS}").as_bytes())
         {
             return Err(FOREIGN.into());
         }

@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     io,
     sync::{Arc, Mutex},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -15,6 +14,7 @@ use super::{
     keeper::Keeper,
     lives::Lives,
     ready::Ready,
+    remote::traced,
     ring::{Noted, Reader},
     site::Sites,
     space::{Own, Space, Why},
@@ -149,6 +149,8 @@ pub struct Watch {
     executed: bool,
     /// When sbt last looked for probes of other tools.
     looked: Instant,
+    /// Whether other tools have taken a place away.
+    has_lost_place: bool,
 }
 
 impl Watch {
@@ -192,6 +194,7 @@ impl Watch {
             marks: BTreeSet::new(),
             executed: false,
             looked: Instant::now(),
+            has_lost_place: false,
         };
         for thread in process::thread_ids(target) {
             this.enlist(thread, (0, Run::UNKNOWN), told(target, thread));
@@ -345,13 +348,4 @@ impl Polling for Watch {
             ));
         }
     }
-}
-
-/// Runs something on a thread of its own: what that thread traces is let go when it ends.
-fn traced<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().name("sbt-inject".into());
-        let thread = thread.spawn_scoped(scope, run);
-        thread.ok().and_then(|thread| thread.join().ok())
-    })
 }

@@ -3,7 +3,7 @@
 
 use sbt_common::{
     Arrive, Caller, Condvar, Cookie, ENDS, Held, Memory, Registers as _, TeamHit, collective,
-    evidence, kind, kmp, layout, stepped, team,
+    evidence, kind, kmp, layout, stepped, team, team_count,
 };
 
 use super::{
@@ -198,7 +198,13 @@ impl Programs {
                 tell::count(layout, arrival.object, (count, round), hit);
             }
         }
-        self.tell_arrival(arrival, caller, hit);
+        // This thread may read what it read last, although others have been in a team of another size at
+        // the same address.
+        let arrival = Arrival {
+            detail: arrival.detail | team_count(count),
+            ..*arrival
+        };
+        self.tell_arrival(&arrival, caller, hit);
         true
     }
 

@@ -43,6 +43,8 @@ pub struct Slot {
     tell: fn(u32, u32) -> Announcement,
     born_ns: u64,
     seq: u32,
+    /// Its number after the last [`Self::miss_some`].
+    missed_until: Option<u32>,
     pub(super) stay: Stay,
     pub(super) making: Making,
     read: VecDeque<Read>,
@@ -103,6 +105,7 @@ impl Slot {
             tell,
             born_ns,
             seq: 0,
+            missed_until: None,
             stay: Stay::NEW,
             making: Making::default(),
             read: VecDeque::new(),
@@ -134,6 +137,7 @@ impl Slot {
             comm: told.comm,
         });
         self.seq = 0;
+        self.missed_until = None;
     }
 
     /// Forgets what is known of the thread: it executes another program, or was not watched for a
@@ -154,6 +158,15 @@ impl Slot {
         const MOST: u32 = u32::MAX / 4;
         let count = u32::try_from(count).map_or(MOST, |count| count.min(MOST));
         self.seq = self.seq.wrapping_add(count);
+    }
+
+    /// Notes that records of the thread may be missing, nobody knows how many: skips one number, unless
+    /// the thread has told nothing since that was done last.
+    pub fn miss_some(&mut self) {
+        if self.missed_until != Some(self.seq) {
+            self.miss(1);
+            self.missed_until = Some(self.seq);
+        }
     }
 
     pub(super) const fn next_seq(&mut self) -> u32 {

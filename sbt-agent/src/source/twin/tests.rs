@@ -214,6 +214,60 @@ fn many_missing_records_count_as_missing() {
 }
 
 #[test]
+fn who_comes_first_to_a_team_that_grew_tells_its_size() {
+    let (mut programs, mut out) = (Programs::default(), Records::default());
+    let mut thread = Thread::at(STACK);
+    thread.registers.set_arguments(&[BARRIER]);
+    let [mut one, mut other] =
+        [2, 3].map(|tid| Slot::new((1, tid, 1), 0, |_, _| Announcement::default()));
+    let cookie = Cookie {
+        layout: layout::KMP,
+        object: 1,
+        count: sbt_common::team::HAS_COUNT,
+        ..COOKIE
+    };
+    // The other thread is not in the team of three, and reads what it read last.
+    for (is_other, count) in [
+        (false, 4),
+        (true, 4),
+        (false, 3),
+        (false, 3),
+        (true, 4),
+        (false, 4),
+    ] {
+        thread.round = count - 1;
+        let mut at = Hit {
+            machine: &thread,
+            slot: if is_other { &mut other } else { &mut one },
+            now: now(5),
+            out: &mut out,
+        };
+        programs.run((Program::Team, cookie.pack()), &mut at);
+    }
+    let mut size = None;
+    let mut sizes = Vec::new();
+    for event in events(&out) {
+        match event {
+            Event::Memory { count, .. } => size = Some(count),
+            Event::Arrive { .. } => sizes.extend(size),
+            _ => {}
+        }
+    }
+    assert_eq!(sizes, [4, 4, 3, 3, 4, 4]);
+}
+
+#[test]
+fn what_may_be_missing_counts_once_until_the_thread_tells_something() {
+    let mut slot = slot();
+    let numbers = |slot: &mut Slot| {
+        slot.miss_some();
+        slot.miss_some();
+        slot.next_seq()
+    };
+    assert_eq!([numbers(&mut slot), numbers(&mut slot)], [1, 3]);
+}
+
+#[test]
 fn what_is_read_late_does_not_count_for_more_than_what_was_seen() {
     let mut programs = Programs::reading_late();
     let (mut slot, mut out) = (slot(), Records::default());

@@ -6,7 +6,7 @@ use crate::{
     report::LookOutcome,
 };
 
-/// The thread goes round in a loop until a word changes.
+/// The thread spins until a word changes.
 fn awaits(shared: bool, naps: bool) -> Doing {
     Doing::Waiting(WaitFor::Memory {
         address: Some(0x4010),
@@ -221,7 +221,7 @@ fn a_flag_that_nobody_is_left_to_set_is_a_hang() {
     assert_eq!(hang.kind, HangKind::Stuck);
     assert_eq!(
         hang.text,
-        "worker-1 goes round in a loop until ready (0x4010) changes, in work() a.c:7, and no thread of \
+        "worker-1 spins until ready (0x4010) changes, in work() a.c:7, and no thread of \
          the process is left that could change it; the same is true of worker-2"
     );
 }
@@ -246,7 +246,7 @@ fn who_may_change_the_memory_otherwise_is_told() {
     assert_eq!(
         text(&seen),
         "no thread does anything but wait, and whether anything will end that is not known: main-0 \
-         goes round in a loop until ready (0x4010) changes, in work() a.c:7: a handler of a signal may \
+         spins until ready (0x4010) changes, in work() a.c:7: a handler of a signal may \
          change it"
     );
     seen.0.processes[0].has_handlers = false;
@@ -271,7 +271,7 @@ fn a_thread_that_runs_or_waits_for_the_outside_may_change_memory() {
     let text = report(&seen.0, PROCESS).text;
     assert!(
         text.starts_with(
-            "main-0 goes round in a loop until ready (0x4010) changes, in work() a.c:7; worker-1 runs in \
+            "main-0 spins until ready (0x4010) changes, in work() a.c:7; worker-1 runs in \
              main() a.c:30"
         ),
         "{text}"
@@ -291,9 +291,8 @@ fn a_thread_that_spins_is_missing_at_a_barrier() {
     assert_eq!(hang.kind, HangKind::Stuck);
     assert!(
         hang.text.contains(
-            "worker-2 is missing at the barrier at hangs.c:40 (1 of 2 is there): it goes round in a \
-             loop until ready (0x4010) changes, in take() hangs.c:9, and no thread is left that could \
-             change it"
+            "worker-2 is missing at the barrier at hangs.c:40 (1 of 2 is there): it spins until \
+             ready (0x4010) changes, in take() hangs.c:9, and no thread is left that could change it"
         ),
         "{}",
         hang.text

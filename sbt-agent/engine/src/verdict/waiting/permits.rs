@@ -1,7 +1,7 @@
 //! Semaphores that let a few threads in at a time, such as a pool of connections, for which the others
 //! wait.
 
-use super::{Stops, counted, evidence, is_worth, share};
+use super::{counted, evidence, is_worth, share};
 use crate::report::{
     VerdictKind, VerdictReport, WaitKind,
     waits::{LooksReport, WaitPlaceReport},
@@ -25,15 +25,12 @@ const PYTHON_LOCKS: &str = "PyThread_acquire_lock";
 
 /// A verdict on each semaphore for which threads wait long, with its place, if those that post it are those that wait
 /// for it. Threads that wait for work are woken by other threads.
-pub(super) fn semaphores<'a>(
-    looks: &'a LooksReport,
-    stops: &Stops<'_>,
-) -> Vec<(VerdictReport, &'a WaitPlaceReport)> {
+pub(super) fn semaphores(looks: &LooksReport) -> Vec<(VerdictReport, &WaitPlaceReport)> {
     let is_told = |place: &&WaitPlaceReport| {
         place.kind == WaitKind::Semaphore
             && (place.objects == 1 || are_locks(place) && place.wakers.len() >= MANY)
             && is_worth(&[place])
-            && stops.left_pct(&[place]) >= MUCH
+            && share(&[place]) >= MUCH
             && is_posted_by_its_waiters(place)
     };
     let all = looks.in_the_work().filter(is_told);

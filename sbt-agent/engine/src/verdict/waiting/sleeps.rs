@@ -1,7 +1,7 @@
 //! Places where threads sleep in their work.
 
 use super::{
-    MOSTLY, Stops,
+    MOSTLY,
     advice::{advice_at, is_ordered},
     counted, evidence, is_lock, is_worth,
 };
@@ -13,21 +13,19 @@ use crate::{
     total::total,
 };
 
-/// A verdict on each place where threads sleep in their work for long. `stops`: what may explain that from
-/// outside. `cpus`: those of the program, if that
+/// A verdict on each place where threads sleep in their work for long. `cpus`: those of the program, if that
 /// is known. `is_said`: whether another verdict tells of the place.
 pub(super) fn sleeps(
     looks: &LooksReport,
-    stops: &Stops<'_>,
     cpus: Option<u32>,
     is_said: impl Fn(&WaitPlaceReport) -> bool,
 ) -> Vec<VerdictReport> {
     let places = looks.in_the_work().filter(|place| explains(place));
     // Threads that wait for each other lose nothing by it if those that do not wait want all CPUs.
     let are_taken = cpus.is_some_and(|cpus| looks.want_all(cpus));
-    let is_of_each_other = |place: &WaitPlaceReport| stops.left_pct(&[place]) >= MUCH && !are_taken;
+    let is_of_each_other = |place: &WaitPlaceReport| place.share_pct >= MUCH && !are_taken;
     places
-        .filter(|place| is_worth(&[place]) && stops.left_pct(&[place]) >= WORTH && !is_said(place))
+        .filter(|place| is_worth(&[place]) && place.share_pct >= WORTH && !is_said(place))
         .filter(|place| !is_lock(place.kind) && (is_sleep(place.kind) || is_of_each_other(place)))
         .map(|place| sleep(looks, place))
         .collect()

@@ -2,13 +2,11 @@
 //! they are: in a page fault, if they were in no system call. While a CPU quota stops a thread, those that wait for
 //! it sleep on.
 
+use std::borrow::Cow;
+
 use crate::{
-    report::{
-        Report, WaitKind,
-        waits::{LooksReport, WaitPlaceReport},
-    },
-    total::total,
-    verdict::lack,
+    report::{Report, WaitKind, waits::LooksReport},
+    verdict::{lack, words::whole},
 };
 
 /// Times in which the program was stopped, frozen or throttled while sbt looked at its threads.
@@ -39,19 +37,30 @@ impl<'a> Stops<'a> {
         slept_ns.saturating_sub(self.stood_ns.saturating_add(throttled_ns))
     }
 
-    /// The percentage of thread time for which threads sleep at some places, as far as nothing from outside
-    /// explains it.
-    pub fn left_pct(&self, places: &[&WaitPlaceReport]) -> f64 {
-        places.iter().map(|place| self.left_of(place)).sum()
-    }
-
-    fn left_of(&self, place: &WaitPlaceReport) -> f64 {
+    /// The looks without the parts of sleeps that something from outside explains.
+    pub fn left(&self) -> Cow<'a, LooksReport> {
         if self.stood_ns == 0 && self.throttled_ns == 0 {
-            return place.share_pct;
+            return Cow::Borrowed(self.looks);
         }
-        let slept = || place.threads.iter().map(|row| self.looks.slept_ns(row));
-        let left_ns = total(slept().map(|ns| self.left_ns(place.kind, ns)));
-        place.share_pct * left_ns as f64 / total(slept()).max(1) as f64
+        let mut left = self.looks.clone();
+        for place in &mut left.places {
+            let (mut all_ns, mut all_left_ns) = (0_u64, 0_u64);
+            for row in &mut place.threads {
+                let slept_ns = self.looks.slept_ns(row);
+                let left_ns = self.left_ns(place.kind, slept_ns);
+                let part = part(left_ns, slept_ns);
+                row.share_pct *= part;
+                row.looks = whole(row.looks as f64 * part);
+                row.slept_ns = row.slept_ns.map(|_| left_ns);
+                all_ns = all_ns.saturating_add(slept_ns);
+                all_left_ns = all_left_ns.saturating_add(left_ns);
+            }
+            let part = part(all_left_ns, all_ns);
+            place.share_pct *= part;
+            place.looks = whole(place.looks as f64 * part);
+            place.slept_ns = place.slept_ns.map(|ns| whole(ns as f64 * part));
+        }
+        Cow::Owned(left)
     }
 
     /// The percentage of its time for which a thread may have stood still.
@@ -65,4 +74,8 @@ impl<'a> Stops<'a> {
         let each_ns = self.looks.span_ns / self.looks.looks.max(1);
         self.stood_ns.checked_div(each_ns).unwrap_or(0)
     }
+}
+
+fn part(left_ns: u64, of_ns: u64) -> f64 {
+    left_ns as f64 / of_ns.max(1) as f64
 }

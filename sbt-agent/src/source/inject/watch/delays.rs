@@ -80,19 +80,20 @@ impl Watch {
             self.delays_read = Instant::now();
             let begin_ns = clock::now_ns();
             for tid in threads {
-                let mut read = None;
-                for _ in 0..TRIES {
+                let mut is_read = false;
+                let at_once = (0..TRIES).find_map(|_| {
                     let before_ns = clock::now_ns();
-                    read = Some(self.usage.at(self.target, tid.cast_signed(), before_ns));
-                    if clock::now_ns().saturating_sub(before_ns) <= AT_ONCE_NS {
-                        break;
-                    }
-                }
-                // A kernel that does not account for it says that threads have never run.
-                let known = read.filter(|it| it.delay_ns != UNKNOWN && it.run_ns > 0);
-                match known {
-                    Some(it) => ready.read(tid, it.time_ns, it.delay_ns),
-                    None => self.usage.forget(tid.cast_signed()),
+                    let clocks = self.usage.at(self.target, tid.cast_signed(), before_ns);
+                    // A kernel that does not account for it says that threads have never run.
+                    is_read |= clocks.delay_ns != UNKNOWN && clocks.run_ns > 0;
+                    let took_ns = clock::now_ns().saturating_sub(before_ns);
+                    (took_ns <= AT_ONCE_NS).then_some(clocks)
+                });
+                match at_once {
+                    _ if !is_read => self.usage.forget(tid.cast_signed()),
+                    Some(clocks) => ready.read(tid, clocks.time_ns, clocks.delay_ns),
+                    // Of which moment the reading is is not known.
+                    None => {}
                 }
             }
             ready.has_read(begin_ns, clock::now_ns());

@@ -233,12 +233,16 @@ impl Watch {
             return;
         }
         self.looked = Instant::now();
-        for (at, fate) in inside.space.look_for_probes() {
+        let was_hidden = inside.space.is_hidden();
+        let fates = inside.space.look_for_probes();
+        let is_hidden = was_hidden || inside.space.is_hidden();
+        for (at, fate) in fates {
             // How many arrivals are not seen is not known.
             self.lost = self.lost.saturating_add(1);
             let until = match fate {
                 Fate::Covered => "until it goes",
                 Fate::Lost => {
+                    self.has_lost_place = true;
                     self.failed.insert(at);
                     "from then on"
                 }
@@ -250,6 +254,12 @@ impl Watch {
                  which sbt watches: sbt does not see who comes there {until}; {NEXT}"
             );
             self.note(&note);
+        }
+        if is_hidden || self.has_lost_place {
+            // Any thread may have come there, so that it has worked for a shorter time than it seems.
+            let members = self.threads.values_mut();
+            members.for_each(|member| member.slot.miss_some());
+            self.programs.distrust();
         }
     }
 

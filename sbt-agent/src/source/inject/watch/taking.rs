@@ -384,8 +384,8 @@ mod tests {
     };
 
     fn watch(process: u32) -> Watch {
-        let keeper = Keeper::start(process).unwrap();
-        Watch::new(process, true, Lives::of(process, false), keeper)
+        let lives = Lives::of(process, false);
+        Watch::new(process, true, lives, Keeper::none())
     }
 
     #[test]
