@@ -9,12 +9,12 @@ use std::{
 
 use crate::{
     harness::{Started, attach, command, folder, install, needs_root, pause, run, start},
-    inject::kill_with_keeper,
+    inject::{has_begun, kill_with_keeper},
     programs::{Build, program},
 };
 
-/// How long sbt may take to have its jumps in a program, ms.
-const SETTLED: u64 = 700;
+/// How long sbt may take to put its jumps in once it has its memory in a program, ms.
+const SETTLED: u64 = 300;
 
 fn displaced(program: &Path, function: &str, rounds: &str) -> Started {
     let mut target = start(command(program, &[function, rounds]));
@@ -80,6 +80,7 @@ fn a_probe_on_a_jump_harms_nobody_and_is_told() {
         let target = displaced(&copy, function, "12000");
         let barrier = format!("--barrier=meet_{function}");
         let inside = attach(target.pid(), &["--backend=inject", &barrier]);
+        has_begun(target.pid());
         pause(SETTLED);
         for _ in 0..3 {
             let probe = Probe::on(&copy, &format!("{function}_site"));
@@ -121,6 +122,7 @@ fn probes_keep_away_from_the_jumps_of_another_sbt() {
         let target = displaced(&program("displaced.c"), function, "6000");
         let barrier = format!("--barrier=meet_{function}");
         let inside = attach(target.pid(), &["--backend=inject", &barrier]);
+        has_begun(target.pid());
         pause(SETTLED);
         if killed {
             kill_with_keeper(&inside);
@@ -158,6 +160,7 @@ fn openmp_survives_probes_beside_jumps() {
         let target = start(command(build.path(), &arguments));
         pause(200);
         let inside = attach(target.pid(), &["--backend=inject"]);
+        has_begun(target.pid());
         pause(SETTLED);
         if killed {
             kill_with_keeper(&inside);

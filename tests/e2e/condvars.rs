@@ -289,7 +289,7 @@ fn other_builds() {
         ),
         (
             Build::of("condbarrier.c").flags(&["-fcf-protection=full", "-fno-plt"]),
-            &["how=plain"],
+            &["how=plain", "how=late", "how=tail"],
         ),
     ] {
         for how in hows {

@@ -12,13 +12,16 @@ use crate::{
 fn plain(text: &str) -> String {
     let words = text.split(' ').map(|word| {
         let hex = |c: char| c == 'x' || c.is_ascii_hexdigit();
-        let (bare, end) = match word.find(|c: char| !hex(c)) {
-            Some(at) => word.split_at(at),
-            None => (word, ""),
+        let inner = word.trim_start_matches('(');
+        let begin = &word[..word.len() - inner.len()];
+        let (bare, end) = match inner.find(|c: char| !hex(c)) {
+            Some(at) => inner.split_at(at),
+            None => (inner, ""),
         };
+        let is_number = bare.len() > 2 && bare.bytes().all(|it| it.is_ascii_digit());
         match bare {
-            _ if bare.starts_with("0x") => format!("0x…{end}"),
-            _ if bare.len() > 2 && bare.bytes().all(|it| it.is_ascii_digit()) => format!("N{end}"),
+            _ if bare.starts_with("0x") => format!("{begin}0x…{end}"),
+            _ if is_number => format!("{begin}N{end}"),
             _ => word.to_owned(),
         }
     });
@@ -64,8 +67,8 @@ fn a_lock_is_held_across_the_barrier() {
             case,
             "never",
             Some("cycle"),
-            "wanter is missing at BARRIER (1 of 2 is there): it waits for the mutex 0x… that \
-             holder holds, which waits at this barrier: they wait for each other for ever",
+            "wanter is missing at BARRIER (1 of 2 is there): it waits for the mutex mutex \
+             (0x…) that holder holds, which waits at this barrier: they wait for each other for ever",
         );
         let hang = &report["hang"];
         assert_eq!(hang["participants"], 2);
@@ -80,8 +83,8 @@ fn a_lock_is_held_across_the_barrier() {
         "rdlock",
         "never",
         Some("cycle"),
-        "wanter is missing at BARRIER (1 of 2 is there): it waits for the read-write lock 0x… to \
-         read that holder holds, which waits at this barrier: they wait for each other for ever",
+        "wanter is missing at BARRIER (1 of 2 is there): it waits for the read-write lock \
+         rwlock (0x…) to read that holder holds, which waits at this barrier: they wait for each other for ever",
     );
 }
 
@@ -126,29 +129,29 @@ fn locks_that_nobody_lets_go() {
         "orphan",
         "never",
         Some("holder-gone"),
-        "probably wanter is missing at BARRIER (1 of 2 is there): it waits in TAKE for the mutex 0x…, \
-         whose holder (thread N) has ended without letting go, and nobody will unlock it",
+        "probably wanter is missing at BARRIER (1 of 2 is there): it waits in TAKE for the mutex \
+         mutex (0x…), whose holder (thread N) has ended without letting go, and nobody will unlock it",
     );
     is(
         "twice",
         "never",
         Some("own-lock"),
-        "probably wanter is missing at BARRIER (1 of 2 is there): it waits for the mutex 0x… that \
-         it holds itself, in TAKE, for ever",
+        "probably wanter is missing at BARRIER (1 of 2 is there): it waits for the mutex mutex \
+         (0x…) that it holds itself, in TAKE, for ever",
     );
     is(
         "cycle",
         "never",
         Some("cycle"),
-        "probably one is missing at BARRIER (1 of 3 is there): it waits for the mutex 0x… that two \
-         holds, which waits for the mutex 0x… that one holds: they wait for each other for ever; \
+        "probably one is missing at BARRIER (1 of 3 is there): it waits for the mutex other_mutex \
+         (0x…) that two holds, which waits for the mutex mutex (0x…) that one holds: they wait for each other for ever; \
          two is missing too",
     );
     is(
         "heir",
         "never",
         Some("holder-gone"),
-        "hangs waits in TAKE for the mutex 0x…, whose holder (thread N) has ended without letting \
+        "hangs waits in TAKE for the mutex mutex (0x…), whose holder (thread N) has ended without letting \
          go, and nobody will unlock it",
     );
 }
@@ -159,13 +162,13 @@ fn wakes_that_nobody_makes() {
     let await_line = line("hangs.c", "SITE await");
     let sentence = format!(
         "probably waiter is missing at BARRIER (1 of 2 is there): it waits for the condition \
-         variable 0x…, in await() hangs.c:{await_line}, and no thread is left that could wake it"
+         variable condvar (0x…), in await() hangs.c:{await_line}, and no thread is left that could wake it"
     );
     is("missed", "stuck", Some("nobody-wakes"), &sentence);
     let semaphore = line("hangs.c", "SITE semaphore");
     let sentence = format!(
-        "probably wanter is missing at BARRIER (1 of 2 is there): it waits for the semaphore 0x…, \
-         in wants_a_unit() hangs.c:{semaphore}, and no thread is left that could wake it"
+        "probably wanter is missing at BARRIER (1 of 2 is there): it waits for the semaphore \
+         semaphore (0x…), in wants_a_unit() hangs.c:{semaphore}, and no thread is left that could wake it"
     );
     is("semaphore", "stuck", Some("nobody-wakes"), &sentence);
     // The flag says that processes share it, but no other process has its memory.

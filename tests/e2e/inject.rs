@@ -129,7 +129,7 @@ fn rounds_without_work_are_all_counted() {
 
 #[test]
 fn it_comes_and_goes_without_a_trace() {
-    needs_root!();
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=3", "rounds=20000", "base=300"]);
     for _ in 0..often(10) {
         let attached = attach(
@@ -162,6 +162,16 @@ fn a_killed_sbt_leaves_a_program_that_goes_on() {
     }
 }
 
+/// Waits until sbt has its memory in the program.
+#[track_caller]
+pub fn has_begun(target: u32) {
+    let has_memory = || {
+        let maps = fs::read_to_string(format!("/proc/{target}/maps")).ok()?;
+        maps.contains("/memfd:sbt-rings").then_some(())
+    };
+    eventually(LIMIT, has_memory).expect("sbt begins to watch");
+}
+
 /// The process that takes the jumps out if sbt is killed.
 fn keeper_of(attached: &Attached) -> u32 {
     let is_keeper = |pid: &u32| {
@@ -182,15 +192,13 @@ pub fn kill_with_keeper(attached: &Attached) {
 
 #[test]
 fn what_a_killed_one_has_put_in_is_taken_out() {
-    needs_root!();
+    needs_root!(breakpoints);
     for attempt in 0..often(3) {
         let patient = Patient::start(&["threads=3", "rounds=3000", "base=500"]);
         let attached = attach(patient.target.pid(), &["--backend=inject"]);
-        // By then sbt has begun to watch.
-        pause(400 + some(300, attempt));
+        has_begun(patient.target.pid());
+        pause(some(600, attempt));
         let keeper = keeper_of(&attached);
-        let maps = fs::read_to_string(format!("/proc/{}/maps", patient.target.pid()));
-        assert!(maps.unwrap().contains("/memfd:sbt-rings"), "not begun");
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);
         eventually(LIMIT, || (!is_alive(keeper)).then_some(())).unwrap();
@@ -200,10 +208,11 @@ fn what_a_killed_one_has_put_in_is_taken_out() {
 
 #[test]
 fn the_next_one_takes_out_what_a_killed_one_has_left() {
-    needs_root!();
+    needs_root!(breakpoints);
     let patient = Patient::start(&["threads=3", "rounds=6000", "base=500"]);
     let attached = attach(patient.target.pid(), &["--backend=inject"]);
-    pause(700);
+    has_begun(patient.target.pid());
+    pause(300);
     kill_with_keeper(&attached);
     drop(attached);
     let attached = attach(
@@ -273,7 +282,7 @@ fn a_program_that_cannot_be_watched_is_left_alone() {
     other.sbt.signal(libc::SIGINT);
     other.report();
     let other = attach(patient.target.pid(), &["--backend=inject"]);
-    pause(700);
+    has_begun(patient.target.pid());
     let line = refused(patient.target.pid());
     assert!(line.contains("another sbt"), "{line}");
     other.sbt.signal(libc::SIGINT);

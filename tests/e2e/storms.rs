@@ -94,7 +94,8 @@ fn numbers_of_threads_are_used_again() {
         assert_eq!(number(thread, "arrivals"), 5, "{report}");
         *numbers.entry(number(thread, "tid")).or_default() += 1;
     }
-    assert!(numbers.values().any(|times| *times > 100), "{numbers:?}");
+    // Each number is used ten times and more in the mean.
+    assert!(numbers.len() <= 40, "{numbers:?}");
 }
 
 #[test]

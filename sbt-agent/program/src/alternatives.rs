@@ -70,10 +70,20 @@ impl Code<'_> {
         imported.or_else(own)
     }
 
-    /// Whether the function at an address may wake waiters: not if its name says that it does
-    /// something else with a mutex.
-    fn may_wake(&self, to: u64) -> bool {
-        let name = self.name_at(to);
+    /// The name of a function that is called, or jumped to. Code that is compiled with `-fno-plt` goes to
+    /// imported functions through the words that the dynamic linker fills.
+    fn name_of(&self, callee: Callee) -> Option<String> {
+        match callee {
+            Callee::At(address) => self.name_at(address),
+            Callee::Through(word) => self.imports.through(self.image, word),
+            Callee::Unknown => None,
+        }
+    }
+
+    /// Whether a function may wake waiters: not if its name says that it does something else with a
+    /// mutex.
+    fn may_wake(&self, callee: Callee) -> bool {
+        let name = self.name_of(callee);
         name.is_none_or(|name| CalledFunction::of(&name) == CalledFunction::Nothing)
     }
 
@@ -82,14 +92,14 @@ impl Code<'_> {
         self.graphs.get(symbol.start, || {
             let size = symbol.size.min(MAX_FUNCTION);
             let code = code_at(self.image, self.segments, symbol.start, size)?;
-            let of = |to: u64| {
-                let name = self.name_at(to);
+            let of = |callee: Callee| {
+                let name = self.name_of(callee);
                 (
-                    to,
+                    callee,
                     name.map_or(CalledFunction::Nothing, |name| CalledFunction::of(&name)),
                 )
             };
-            let known = |targets: &[u64]| targets.iter().map(|to| of(*to)).collect();
+            let known = |callees: &[Callee]| callees.iter().map(|callee| of(*callee)).collect();
             Some(Graph::new(code.bytes, symbol.start, known))
         })
     }
@@ -139,13 +149,13 @@ pub(super) fn relation(code: &Code<'_>, wait: u64, wake: u64, until: bool) -> Re
     match around_wake.nodes[wake].flow {
         Flow::Call(Callee::At(to)) if to == waits.start => {
             // A thread that has waited may unlock the mutex by a tail call as well.
-            let wakes = around_wait.jumps_out(|to| code.may_wake(to));
+            let wakes = around_wait.jumps_out(|callee| code.may_wake(callee));
             return around_wait.decided(&[wait], &wakes, until);
         }
         // A call through a pointer may have called anything.
         Flow::Call(Callee::Through(_) | Callee::Unknown) => {
-            let mut wakes = around_wait.jumps_out(|to| {
-                code.name_at(to)
+            let mut wakes = around_wait.jumps_out(|callee| {
+                code.name_of(callee)
                     .is_some_and(|name| WAKING.contains(&graph::plain(&name)))
             });
             // Another candidate is a jump that makes the same system call as the wait.

@@ -76,14 +76,14 @@ fn graph(source: &str) -> Graph {
 }
 
 fn of_code(code: &[u8]) -> Graph {
-    let known = |targets: &[u64]| {
-        let of = |to: &u64| match to {
-            40_000 => CalledFunction::NeverReturns,
-            50_000 => CalledFunction::Locks,
-            60_000 => CalledFunction::Yields,
+    let known = |callees: &[Callee]| {
+        let of = |callee: &Callee| match callee {
+            Callee::At(40_000) => CalledFunction::NeverReturns,
+            Callee::At(50_000) | Callee::Through(50_000) => CalledFunction::Locks,
+            Callee::At(60_000) => CalledFunction::Yields,
             _ => CalledFunction::Nothing,
         };
-        targets.iter().map(|to| (*to, of(to))).collect()
+        callees.iter().map(|callee| (*callee, of(callee))).collect()
     };
     Graph::new(code, 0, known)
 }
@@ -394,4 +394,27 @@ fn the_number_of_a_system_call_tells_calls_of_one_function_apart() {
         .collect();
     assert_eq!(numbers, [Some(202)]);
     assert!(graph.goes_alike(jumps[0], calls[1]));
+}
+
+/// As with `-fno-plt`.
+#[test]
+fn calls_and_jumps_through_pointers_are_those_of_the_functions_there() {
+    // call [rip + …], jmp [rip + …]
+    let through = |operation: u8, at: i32, word: i32| {
+        let far = (word - at - 6).to_le_bytes();
+        [&[0xff, operation], &far[..]].concat()
+    };
+    let code = [
+        through(0x15, 0, 50_000),
+        through(0x15, 6, 10_000),
+        through(0x25, 12, 10_000),
+        through(0x25, 18, 20_000),
+    ];
+    let graph = of_code(&code.concat());
+    assert_eq!(graph.locks, [0]);
+    let jumps = graph.jumps_out(|callee| callee == Callee::Through(10_000));
+    assert_eq!(jumps, [2]);
+    assert!(graph.goes_alike(2, 1));
+    assert!(!graph.goes_alike(3, 1));
+    assert!(graph.following[2].is_empty(), "it does not go on");
 }

@@ -25,6 +25,11 @@ pub fn name(pid: u32, address: u64) -> Option<String> {
 
 /// The variable that lies at an address of a process, by its symbol as in the file.
 pub fn variable(pid: u32, address: u64) -> Option<String> {
+    variable_around(pid, address).map(|(name, _)| name)
+}
+
+/// As [`variable`], with the offset of the address in the variable, bytes.
+pub fn variable_around(pid: u32, address: u64) -> Option<(String, u64)> {
     let (image, own) = of_file(pid, address)?;
     variable_in(&image, own)
 }
@@ -67,21 +72,42 @@ pub(crate) fn name_in(image: &[u8], address: u64) -> Option<String> {
     })
 }
 
-fn variable_in(image: &[u8], address: u64) -> Option<String> {
+fn variable_in(image: &[u8], address: u64) -> Option<(String, u64)> {
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
     let mut symbols = file.symbols().chain(file.dynamic_symbols());
     let found = symbols.find(|symbol| {
         let until = symbol.address().saturating_add(symbol.size());
         symbol.kind() == SymbolKind::Data && (symbol.address()..until).contains(&address)
     })?;
-    found.name().ok().map(demangled)
+    let name = demangled(found.name().ok()?);
+    Some((name, address - found.address()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command};
+    use std::{
+        fs,
+        process::Command,
+        sync::atomic::{AtomicU64, Ordering},
+    };
 
     use super::*;
+
+    #[test]
+    fn what_lies_in_a_variable_is_known_by_its_name() {
+        static TABLE: [AtomicU64; 4] = [const { AtomicU64::new(1) }; 4];
+        // A variable that nobody writes may be merged with others.
+        TABLE[2].fetch_add(1, Ordering::Relaxed);
+        let address = TABLE.as_ptr().expose_provenance() as u64;
+        for offset in [0, 16] {
+            let found = variable_around(std::process::id(), address + offset);
+            let (name, within) = found.unwrap();
+            assert!(name.ends_with("::TABLE"), "{name}");
+            assert_eq!(within, offset);
+        }
+        let behind = variable(std::process::id(), address + 32);
+        assert!(!behind.is_some_and(|name| name.ends_with("::TABLE")));
+    }
 
     #[test]
     fn sections_are_named_by_their_variables() {

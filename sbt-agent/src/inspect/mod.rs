@@ -21,6 +21,7 @@ mod kept_back;
 mod limits;
 mod loops;
 mod musl;
+mod objects;
 mod origin;
 mod peers;
 mod permission;
@@ -448,6 +449,8 @@ impl Looker {
         let (doings, barriers) = wait::all(&threads, &mut self.resolver, known, |process| {
             frozen.contains_key(&process)
         });
+        let waiting = threads.iter().map(|seen| seen.id.process).zip(&doings);
+        let variables = objects::of(waiting);
         let mut sharers = Sharers::default();
         let looked_at: Vec<u32> = self.processes.clone();
         let tell = |(seen, doing): (InspectedThread, _)| {
@@ -470,6 +473,7 @@ impl Looker {
             throttled,
             hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
             processes: self.processes.iter().map(|of| origin::of(*of)).collect(),
+            variables,
         }
     }
 }

@@ -134,10 +134,14 @@ pub struct Now {
     pub waiting: Vec<u32>,
     /// The longest of these waits: since when (ns), and at which site.
     pub longest: Option<(u64, String)>,
-    /// Threads outside of barriers.
+    /// Threads outside of barriers that may work.
     pub working: Vec<u32>,
     /// Start of the longest of these stretches of work, ns.
     pub working_since_ns: Option<u64>,
+    /// Threads outside of barriers that are asleep.
+    pub asleep: Vec<u32>,
+    /// Since when the first of them is, ns.
+    pub asleep_since_ns: Option<u64>,
     /// Threads that have ended.
     pub ended: Vec<u32>,
     /// Threads whose state is unknown.
@@ -159,6 +163,11 @@ pub fn now(snapshot: &Snapshot) -> Now {
                 now.working.push(thread.id);
                 let before = now.working_since_ns.unwrap_or(u64::MAX);
                 now.working_since_ns = Some(before.min(*since_ns));
+            }
+            Doing::Asleep { since_ns } => {
+                now.asleep.push(thread.id);
+                let before = now.asleep_since_ns.unwrap_or(u64::MAX);
+                now.asleep_since_ns = Some(before.min(*since_ns));
             }
             Doing::Ended => now.ended.push(thread.id),
             Doing::Unknown => now.unknown.push(thread.id),

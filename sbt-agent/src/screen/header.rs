@@ -162,7 +162,10 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let own = snapshot.own_share_pct;
     let own = own.map_or_else(|| UNKNOWN.into(), |pct| format!("{pct:.2} %"));
     let lost = report.lost_events;
-    let threads = report.threads.iter().map(|thread| thread.threads).sum();
+    let meeting: u64 = report.threads.iter().map(|thread| thread.threads).sum();
+    // Of a program without barriers, looks from outside tell.
+    let looked = report.waits.iter().map(|looks| looks.threads.len() as u64);
+    let threads = if meeting > 0 { meeting } else { looked.sum() };
     let moment = match &snapshot.replay {
         Some(replay) => Some(replay::position(replay, look)),
         // The mark already says how long the program ran.
@@ -177,7 +180,6 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     };
     let mut facts: Vec<Fact> = vec![
         (4, format!("pid {}", report.run.pid), plain),
-        (3, plural(threads, "thread"), plain),
         (1, rate, plain),
         if lost > 0 {
             (0, format!("lost {}", count(lost)), look.alarm())
@@ -188,12 +190,16 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         (8, format!("sbt {own} CPU"), plain),
         (backend_at, report.run.backend.clone(), plain),
     ];
+    if threads > 0 {
+        facts.insert(1, (3, plural(threads, "thread"), plain));
+    }
     if snapshot.replay.is_some() {
         // sbt's own share now says nothing about its share during the recording.
         facts.retain(|fact| fact.0 != 8);
     }
     if let Some(moment) = moment {
-        facts.insert(2, (0, moment, plain));
+        let at = if threads > 0 { 2 } else { 1 };
+        facts.insert(at, (0, moment, plain));
     }
     if paused {
         facts.insert(0, (0, "PAUSED".into(), look.alarm()));
@@ -370,7 +376,7 @@ fn missed(snapshot: &Snapshot, now: &facts::Now) -> Option<usize> {
 fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     let now = facts::now(snapshot);
     let ago = |ns: u64| since(snapshot.now_ns.saturating_sub(ns));
-    let all = now.waiting.len() + now.working.len() + now.unknown.len();
+    let all = now.waiting.len() + now.working.len() + now.asleep.len() + now.unknown.len();
     if all == 0 {
         return "there are no threads".into();
     }
@@ -396,11 +402,18 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
     };
     if let Some(since_ns) = now.working_since_ns {
         parts.push(format!(
-            "{} since {}",
-            some(&now.working, "works", "work"),
+            "{} for {}",
+            some(&now.working, "has worked", "have worked"),
             ago(since_ns)
         ));
-    } else if now.unknown.is_empty() {
+    }
+    if let Some(since_ns) = now.asleep_since_ns {
+        parts.push(format!(
+            "{} elsewhere, for {}",
+            some(&now.asleep, "sleeps", "sleep"),
+            ago(since_ns)
+        ));
+    } else if now.working_since_ns.is_none() && now.unknown.is_empty() {
         parts.push("nobody works".into());
     }
     if !now.unknown.is_empty() {

@@ -17,7 +17,8 @@ use ratatui::{
 
 use super::{LEAST, State, program_size};
 use crate::screen::theme::Look;
-use sbt_engine::live::{Play, Playing, Request, Snapshot, Watching};
+use sbt_engine::live::{Doing, Play, Playing, Request, Snapshot, Watching};
+use sbt_engine::report::waits::{LookedThreadReport, LooksReport};
 use sbt_engine::samples;
 
 const LOOK: Look = Look {
@@ -251,6 +252,58 @@ fn of_a_thread_that_hangs_it_is_not_said_that_it_works() {
     assert!(now(samples::hanging).contains("works 40"));
     let hung = now(samples::hung);
     assert!(hung.contains("waits for the mutex 0x55d0c0de40"), "{hung}");
+}
+
+#[test]
+fn of_a_thread_that_sleeps_elsewhere_it_is_not_said_that_it_works() {
+    let mut sample = samples::hanging();
+    let since_ns = sample.now_ns - 39_000_000_000;
+    sample.doing[3] = Doing::Asleep { since_ns };
+    let mut shown = Shown::new(sample, (120, 40), LOOK);
+    let text = shown.text();
+    assert!(text.contains("T3 sleeps elsewhere, for 39.0 s"), "{text}");
+    assert!(!text.contains("nobody works"), "{text}");
+    shown.keys("2");
+    let text = shown.text();
+    assert!(text.contains("sleeps 39.0 s, in no barrier"), "{text}");
+}
+
+#[test]
+fn without_barriers_the_threads_are_those_that_were_looked_at() {
+    let thread = |number: u32, running_ms: u64| LookedThreadReport {
+        thread: None,
+        label: format!("T{number}"),
+        tid: 100 + number,
+        pid: 100,
+        name: "worker".into(),
+        looks: 10,
+        asleep_looks: 0,
+        alone_looks: 0,
+        watched_ns: 1_000_000_000,
+        running_ns: Some(running_ms * 1_000_000),
+        ready_ns: Some(0),
+        blocked_ns: None,
+    };
+    let mut sample = samples::empty();
+    sample.report.waits = Some(LooksReport {
+        threads: vec![thread(0, 10), thread(1, 700)],
+        ..LooksReport::default()
+    });
+    let mut shown = Shown::new(sample, (120, 40), LOOK);
+    let text = shown.text();
+    assert!(text.contains("· 2 threads ·"), "{text}");
+    assert!(text.contains("The tab Threads (2)"), "{text}");
+    shown.keys("2");
+    let text = shown.text();
+    let row = text
+        .lines()
+        .find(|line| line.contains("T1 worker"))
+        .unwrap();
+    assert!(row.contains("101") && row.contains("70 %"), "{text}");
+    // How many there are is not known.
+    let text = Shown::new(samples::empty(), (120, 40), LOOK).text();
+    assert!(!text.contains("0 threads"), "{text}");
+    assert!(!text.contains("The tab Threads (2)"), "{text}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ use sbt_program::{clock, launch::Running};
 mod counted;
 pub mod observer;
 mod open;
+mod rest;
 
 use observer::Observer;
 use open::OpenScreen;
@@ -145,7 +146,7 @@ impl View {
         understanding: &Understanding,
         counters: &Plan,
     ) -> io::Result<()> {
-        let observer = Observer::new(start_ns);
+        let mut observer = Observer::new(start_ns);
         let output = self.terminal.as_mut().map(Terminal::output);
         let places = places(understanding);
         let present = understanding.model().present().collect();
@@ -179,7 +180,7 @@ impl View {
         // After the end of the program no thread is present, even if its end was not seen.
         let present = model.present().filter(|_| screen.last.is_none()).collect();
         let (places, said) = (places(understanding), (report, counters));
-        let observer = &screen.observer;
+        let observer = &mut screen.observer;
         let snapshot = observer.snapshot(now_ns, model, present, &places, said, output);
         screen.send(snapshot);
     }

@@ -14,6 +14,7 @@ use sbt_program::{files::ProbedFile, stopped::Tracer};
 pub mod abilities;
 pub mod ebpf;
 mod files;
+mod helper;
 pub mod inject;
 mod jumps;
 mod load;

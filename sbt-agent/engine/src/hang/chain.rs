@@ -5,7 +5,7 @@ use super::{
     once::{self, Once},
     scene::{Doing, Holder, WaitFor},
     threads::{blocked_on, who},
-    words::{does, is_file_lock},
+    words::{self, does, is_file_lock},
 };
 use crate::{
     place::printable,
@@ -157,9 +157,11 @@ fn object(graph: &Graph, at: usize) -> String {
         kind => kind.name(),
     });
     let address = on.as_ref().and_then(|on| on.address.as_deref());
-    format!("{words} {}", address.unwrap_or_default())
-        .trim_end()
-        .to_owned()
+    let address = address.and_then(|hex| u64::from_str_radix(hex.strip_prefix("0x")?, 16).ok());
+    match address {
+        Some(address) => format!("{words} {}", words::object(graph.view, at, address)),
+        None => words.to_owned(),
+    }
 }
 
 /// The circle that a thread is in or waits for, as links; `None` if there is none.

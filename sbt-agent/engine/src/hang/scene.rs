@@ -27,6 +27,21 @@ pub struct Scene {
     pub throttled: bool,
     /// The processes that were looked at. A process that is not listed here is an unknown one.
     pub processes: Vec<ProcessSeen>,
+    /// The variables in which the objects lie for which threads wait, as far as known.
+    pub variables: Vec<VariableSeen>,
+}
+
+/// A variable of a program, in which an object lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariableSeen {
+    /// The process id.
+    pub process: u32,
+    /// Address of the object.
+    pub address: u64,
+    /// The name of the variable, not yet made safe to print.
+    pub name: String,
+    /// Offset of the object in the variable, bytes.
+    pub offset: u64,
 }
 
 /// A process as a look saw it.

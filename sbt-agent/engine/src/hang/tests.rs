@@ -3,7 +3,7 @@
 
 use super::{
     samples::*,
-    scene::{BarrierSeen, Doing, Holder, Member, Past, Scene, ThreadId, WaitFor},
+    scene::{BarrierSeen, Doing, Holder, Member, Past, Scene, ThreadId, VariableSeen, WaitFor},
     *,
 };
 use crate::{

@@ -135,7 +135,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
             view,
             thread,
             place,
-            &format!("the mutex {address:#x}"),
+            &format!("the mutex {}", object(view, thread, *address)),
             *holder,
         ),
         WaitFor::RwLock {
@@ -149,7 +149,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 Some(false) => " to read",
                 None => "",
             };
-            let lock = format!("the read-write lock {address:#x}{to}");
+            let lock = format!("the read-write lock {}{to}", object(view, thread, *address));
             match (writer, readers) {
                 (Holder::Nobody | Holder::Unknown, Some(1)) => {
                     format!("waits for {lock}, which a reader holds")
@@ -160,9 +160,12 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 _ => held(view, thread, place, &lock, *writer),
             }
         }
-        WaitFor::Semaphore { address, .. } => format!("waits for the semaphore {address:#x}"),
+        WaitFor::Semaphore { address, .. } => {
+            format!("waits for the semaphore {}", object(view, thread, *address))
+        }
         WaitFor::Condvar { address, .. } => {
-            format!("waits for the condition variable {address:#x}")
+            let object = object(view, thread, *address);
+            format!("waits for the condition variable {object}")
         }
         WaitFor::Join { thread: None } => "waits for the end of another thread".into(),
         WaitFor::Join {
@@ -198,10 +201,28 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 (None, Some(name)) => {
                     format!("waits in {name}() for a word of its memory to change")
                 }
-                (None, None) => format!("waits for a word of its memory to change ({address:#x})"),
+                (None, None) => {
+                    let object = object(view, thread, *address);
+                    format!("waits for a word of its memory to change ({object})")
+                }
             }
         }
     }
+}
+
+/// An object for which a thread waits: `queue_lock (0x55…)`, `in table (0x55…)`, or `0x55…` alone where
+/// no variable is known.
+pub fn object(view: &View, thread: usize, address: u64) -> String {
+    let process = view.thread(thread).id.process;
+    let mut variables = view.scene.variables.iter();
+    let found = variables.find(|seen| seen.process == process && seen.address == address);
+    found.map_or_else(
+        || format!("{address:#x}"),
+        |seen| {
+            let inside = if seen.offset == 0 { "" } else { "in " };
+            format!("{inside}{} ({address:#x})", printable(&seen.name))
+        },
+    )
 }
 
 fn for_section(view: &View, at: usize, section: Section, name: Option<&str>) -> String {

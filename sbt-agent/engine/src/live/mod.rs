@@ -134,6 +134,11 @@ pub enum Doing {
         /// Since when, ns.
         since_ns: u64,
     },
+    /// The thread is outside of all barriers, and has used no CPU for a while.
+    Asleep {
+        /// Since when at least, ns.
+        since_ns: u64,
+    },
     /// The thread is in a barrier.
     Waiting {
         /// Since when, ns.

@@ -25,24 +25,24 @@ pub fn of(report: &Report) -> String {
             "no barrier was seen, and why threads wait is not known; {wait}"
         ))
     };
-    lack_of_cpus(report)
+    hung_or_without_cpus(report)
         .or_else(why)
         .or_else(|| small_losses(report))
         .unwrap_or_else(|| NOTHING_STOOD_OUT.into())
 }
 
 /// That the program hung, or that its threads lacked CPUs for a good part of the time.
-fn lack_of_cpus(report: &Report) -> Option<String> {
+fn hung_or_without_cpus(report: &Report) -> Option<String> {
     let hung = report.run.hang.as_ref();
     if hung.is_some_and(StandstillReport::is_hang) {
         return Some(HUNG.into());
     }
     let looks = report.waits.as_ref()?;
-    let busy = busy(looks);
-    let sum = |of: fn(&LookedThreadReport) -> u64| total(busy.iter().map(|thread| of(thread)));
-    let ready = sum(|thread| thread.ready_ns.unwrap_or(0)) as f64;
-    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0)) as f64;
-    let lived = sum(|thread| thread.watched_ns) as f64;
+    let Times {
+        lived,
+        ready,
+        wanted,
+    } = Times::of(&busy(looks));
     if ready < THIRD * wanted || ready * 100.0 < lack::LEAST_WITHOUT_BARRIERS * lived {
         return None;
     }
@@ -103,19 +103,43 @@ fn busy(looks: &LooksReport) -> Vec<&LookedThreadReport> {
     all.filter(|thread| is_busy(thread)).collect()
 }
 
+/// Times of several threads together, ns.
+struct Times {
+    /// For how long they were watched.
+    lived: f64,
+    /// Ready without a CPU.
+    ready: f64,
+    /// On a CPU, or ready for one.
+    wanted: f64,
+}
+
+impl Times {
+    fn of(threads: &[&LookedThreadReport]) -> Self {
+        let sum = |of: fn(&LookedThreadReport) -> u64| {
+            total(threads.iter().map(|thread| of(thread))) as f64
+        };
+        let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
+        Self {
+            lived: sum(|thread| thread.watched_ns),
+            ready,
+            wanted: ready + sum(|thread| thread.running_ns.unwrap_or(0)),
+        }
+    }
+}
+
 /// What busy threads lost in several ways, of which none is much: without a CPU, for locks, and for each other;
 /// `None` if that is little in the sum.
 fn small_losses(report: &Report) -> Option<String> {
     let looks = report.waits.as_ref()?;
     let busy = busy(looks);
-    let sum =
-        |of: fn(&LookedThreadReport) -> u64| total(busy.iter().map(|thread| of(thread))) as f64;
-    let lived = sum(|thread| thread.watched_ns);
+    let Times {
+        lived,
+        ready,
+        wanted,
+    } = Times::of(&busy);
     if lived <= 0.0 {
         return None;
     }
-    let ready = sum(|thread| thread.ready_ns.unwrap_or(0));
-    let wanted = ready + sum(|thread| thread.running_ns.unwrap_or(0));
     let places = |is_told: fn(WaitKind) -> bool| -> f64 {
         let told = looks.in_the_work().filter(|place| is_told(place.kind));
         let rows = told.flat_map(|place| &place.threads);

@@ -64,6 +64,8 @@ pub(super) enum Flow {
     Next,
     /// A jump to an address, which may lie outside of the function.
     Jump(u64),
+    /// A jump to the function that the pointer at an address points to.
+    JumpThrough(u64),
     Branch(u64),
     Call(Callee),
     End,
@@ -137,12 +139,11 @@ impl CalledFunction {
 }
 
 impl Graph {
-    /// `known` tells what is known of the functions at some addresses, which are in ascending
-    /// order.
+    /// `known` tells what is known of some functions.
     pub(super) fn new(
         code: &[u8],
         vaddr: u64,
-        known: impl Fn(&[u64]) -> HashMap<u64, CalledFunction>,
+        known: impl Fn(&[Callee]) -> HashMap<Callee, CalledFunction>,
     ) -> Self {
         let mut nodes = Vec::new();
         let mut instructions = Vec::new();
@@ -150,6 +151,7 @@ impl Graph {
             let flow = match instruction.flow() {
                 arch::Flow::Next => Flow::Next,
                 arch::Flow::Jump(to) => Flow::Jump(to),
+                arch::Flow::Indirect(Some(word)) => Flow::JumpThrough(word),
                 arch::Flow::Branch(to) => Flow::Branch(to),
                 arch::Flow::Call(callee) => Flow::Call(callee),
                 arch::Flow::System => Flow::Call(Callee::Unknown),
@@ -173,22 +175,22 @@ impl Graph {
             instructions,
         };
         let calls = this.nodes.iter().filter_map(|node| match node.flow {
-            Flow::Call(Callee::At(to)) => Some(to),
+            Flow::Call(callee) => Some(callee),
             _ => None,
         });
-        let mut targets: Vec<u64> = calls.collect();
-        targets.sort_unstable();
-        targets.dedup();
-        targets.truncate(MAX_TARGETS);
-        let of_targets = known(&targets);
+        let mut callees: Vec<Callee> = calls.collect();
+        callees.sort_unstable();
+        callees.dedup();
+        callees.truncate(MAX_TARGETS);
+        let of_callees = known(&callees);
         for index in 0..this.nodes.len() {
             let node = this.nodes[index];
             let known = match node.flow {
-                Flow::Call(Callee::At(to)) => of_targets
-                    .get(&to)
+                Flow::Call(callee) => of_callees
+                    .get(&callee)
                     .copied()
                     .unwrap_or(CalledFunction::Nothing),
-                Flow::Jump(_) | Flow::End => CalledFunction::NeverReturns,
+                Flow::Jump(_) | Flow::JumpThrough(_) | Flow::End => CalledFunction::NeverReturns,
                 _ => CalledFunction::Nothing,
             };
             if known == CalledFunction::Locks || node.locks {
@@ -237,17 +239,22 @@ impl Graph {
     }
 
     /// The jumps to other functions that `is_wanted` accepts.
-    pub(super) fn jumps_out(&self, is_wanted: impl Fn(u64) -> bool) -> Vec<usize> {
-        let is = |flow| matches!(flow, Flow::Jump(to) if self.find(to).is_none() && is_wanted(to));
+    pub(super) fn jumps_out(&self, is_wanted: impl Fn(Callee) -> bool) -> Vec<usize> {
+        let callee = |flow| match flow {
+            Flow::Jump(to) if self.find(to).is_none() => Some(Callee::At(to)),
+            Flow::JumpThrough(word) => Some(Callee::Through(word)),
+            _ => None,
+        };
         (0..self.nodes.len())
-            .filter(|index| is(self.nodes[*index].flow))
+            .filter(|index| callee(self.nodes[*index].flow).is_some_and(&is_wanted))
             .collect()
     }
 
-    /// Whether a jump and a call go to the same address.
+    /// Whether a jump and a call go to the same function.
     pub(super) fn goes_alike(&self, jump: usize, call: usize) -> bool {
         match (self.nodes[jump].flow, self.nodes[call].flow) {
-            (Flow::Jump(jump), Flow::Call(Callee::At(call))) => jump == call,
+            (Flow::Jump(jump), Flow::Call(Callee::At(call)))
+            | (Flow::JumpThrough(jump), Flow::Call(Callee::Through(call))) => jump == call,
             _ => false,
         }
     }

@@ -7,7 +7,7 @@ use ratatui::{
     text::{Line, Span},
 };
 
-use super::{Hint, Tab, View, site, strip};
+use super::{Hint, Tab, View, looked, site, strip};
 use crate::{
     screen::{
         counters::{self, ShownValue},
@@ -297,7 +297,10 @@ fn draw_nothing(view: &View, buffer: &mut Buffer, area: Rect) {
     } else {
         "No barrier has been seen yet."
     };
-    let texts = [text.to_owned()];
+    let waits = looked::looks(&view.snapshot.report).map(|_| {
+        "The tab Threads (2) shows how threads spend their time, and the tab Waits (7) where they sleep or spin."
+    });
+    let texts = [Some(text), waits].into_iter().flatten().map(str::to_owned);
     let notes = view
         .snapshot
         .report

@@ -17,6 +17,7 @@ mod figures;
 mod hang;
 mod help;
 mod log;
+mod looked;
 mod output;
 mod parallelism;
 mod path;

@@ -101,7 +101,7 @@ fn chosen<'a>(view: &View<'a>, rows: usize) -> Vec<&'a Lane> {
             .position(|thread| thread.id == lane.thread);
         let doing = at.and_then(|at| snapshot.doing.get(at));
         let long_work = match doing {
-            Some(Doing::Working { since_ns }) if someone_waits => {
+            Some(Doing::Working { since_ns } | Doing::Asleep { since_ns }) if someone_waits => {
                 snapshot.now_ns.saturating_sub(*since_ns) > 1_000_000_000
             }
             _ => false,

@@ -6,7 +6,7 @@ use ratatui::{
     text::Line,
 };
 
-use super::{Hint, Tab, View, site, split};
+use super::{Hint, Tab, View, looked, site, split};
 use crate::{
     screen::{
         counters::{self, ShownValue},
@@ -37,6 +37,7 @@ fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
     };
     match doing {
         Some(Doing::Working { since_ns }) => format!("works{}", ago(since_ns)),
+        Some(Doing::Asleep { since_ns }) => format!("sleeps{}, in no barrier", ago(since_ns)),
         Some(Doing::Waiting { since_ns, at }) => {
             format!("waits{} at {}", ago(since_ns), printable(at))
         }
@@ -103,7 +104,7 @@ fn grid(view: &View) -> Grid {
     };
     let now = threads.iter().enumerate().map(|(at, thread)| {
         let known = snapshot.doing.get(at);
-        let seen = matches!(known, Some(Doing::Working { .. }))
+        let seen = matches!(known, Some(Doing::Working { .. } | Doing::Asleep { .. }))
             .then(|| in_a_hang(&snapshot.report, thread.id))
             .flatten();
         seen.unwrap_or_else(|| doing(known, snapshot.now_ns))
@@ -176,11 +177,13 @@ impl Tab for Threads {
     }
 
     fn draw(&mut self, view: &View, buffer: &mut Buffer, area: Rect) {
-        let all = view.snapshot.report.threads.len();
+        let report = &view.snapshot.report;
+        let looks = looked::looks(report);
+        let all = looks.map_or(report.threads.len(), |looks| looks.threads.len());
         let rows = u16::try_from(all).unwrap_or(u16::MAX);
         // The bars are shown only if there is room for all threads twice, with two titles and an
         // empty row between.
-        let below = if all > 0 && area.height / 2 >= rows.saturating_add(2) {
+        let below = if all > 0 && looks.is_none() && area.height / 2 >= rows.saturating_add(2) {
             area.height - rows - 3
         } else {
             0
@@ -188,12 +191,13 @@ impl Tab for Threads {
         let [area, below] =
             Layout::vertical([Constraint::Min(0), Constraint::Length(below)]).areas(area);
         let (title, body) = site::split(area);
-        self.list.draw(&grid(view), view.look, buffer, body);
+        let grid = looks.map_or_else(|| grid(view), looked::grid);
+        self.list.draw(&grid, view.look, buffer, body);
         let note = self.list.note(all, "thread");
-        let name = if self.list.filter.is_empty() {
-            "threads: who works, and who waits".to_owned()
-        } else {
-            format!("threads with \"{}\"", self.list.filter)
+        let name = match (self.list.filter.as_str(), looks) {
+            ("", None) => "threads: who works, and who waits".to_owned(),
+            ("", Some(_)) => "threads, none of which has come to a barrier".to_owned(),
+            (filter, _) => format!("threads with \"{filter}\""),
         };
         rule(buffer, title, &name, &note, view.look);
         if below.height > 0 {

@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::counted::{self, CounterRates};
+use super::{
+    counted::{self, CounterRates},
+    rest::Rests,
+};
 use sbt_engine::{
     counters::Plan,
     live::{
@@ -44,6 +47,7 @@ pub struct Observer {
     used: Option<(u64, u64)>,
     share_pct: Option<f64>,
     rates: CounterRates,
+    rests: Rests,
     /// The counters offered to the user, as in [`Snapshot::offers`].
     pub offers: Option<Arc<Vec<Offer>>>,
     told: VecDeque<TimedLine>,
@@ -67,6 +71,7 @@ impl Observer {
             used: Some((clock::now_ns(), clock::process_cpu_ns())),
             share_pct: None,
             rates: CounterRates::default(),
+            rests: Rests::default(),
             offers: None,
             told: VecDeque::new(),
             told_drawn: Arc::default(),
@@ -179,7 +184,7 @@ impl Observer {
 
     /// A snapshot of the current state. `present`: what the threads of the model are doing.
     pub fn snapshot(
-        &self,
+        &mut self,
         now_ns: u64,
         model: &Model,
         present: Vec<(ThreadId, Present)>,
@@ -187,6 +192,9 @@ impl Observer {
         (report, counted): (Report, &Plan),
         output: Option<Arc<Output>>,
     ) -> Snapshot {
+        if let Some(looks) = &report.waits {
+            self.rests.look(looks, now_ns);
+        }
         let order = Order::new(model);
         let present = order.sorted(present);
         let watching = if report.run.ended {
@@ -251,8 +259,13 @@ impl Observer {
                         .get(place.0 as usize)
                         .map_or_else(|| "?".into(), |place| name(place, places)),
                 },
-                Present::Working { since_ns } => Doing::Working {
-                    since_ns: self.since_origin(since_ns),
+                Present::Working { since_ns } => match self.asleep_since(*number, since_ns) {
+                    Some(asleep_ns) => Doing::Asleep {
+                        since_ns: self.since_origin(asleep_ns),
+                    },
+                    None => Doing::Working {
+                        since_ns: self.since_origin(since_ns),
+                    },
                 },
                 Present::Between { since_ns } => Doing::Waiting {
                     since_ns: self.since_origin(since_ns),
@@ -262,6 +275,12 @@ impl Observer {
             };
         }
         doing
+    }
+
+    /// Since when a thread that is in no barrier since `since_ns` has been asleep, ns.
+    fn asleep_since(&self, thread: u32, since_ns: u64) -> Option<u64> {
+        let asleep_ns = self.rests.since(thread)?;
+        Some(asleep_ns.max(since_ns))
     }
 
     fn lanes(
@@ -292,7 +311,9 @@ impl Observer {
             for (number, present) in present {
                 let found = lanes.binary_search_by_key(number, |lane| lane.thread);
                 if let Ok(found) = found {
-                    go_on(&mut lanes[found].pieces, from, piece_ns, *present, now_ns);
+                    let pieces = &mut lanes[found].pieces;
+                    let asleep_ns = |since_ns| self.asleep_since(*number, since_ns);
+                    go_on(pieces, (from, piece_ns), *present, now_ns, asleep_ns);
                 }
             }
         }
@@ -305,17 +326,60 @@ impl Observer {
 }
 
 /// Draws what a thread has been doing since its last episode and is still doing.
-fn go_on(pieces: &mut [Piece], from: u64, piece_ns: u64, present: Present, now_ns: u64) {
-    let (since_ns, doing) = match present {
-        Present::Waiting { since_ns, .. } => (since_ns, lanes::Doing::Idle),
-        Present::Working { since_ns } => (since_ns, lanes::Doing::Work(Split::default())),
-        Present::Between { .. } | Present::Unknown => return,
-    };
-    for (number, piece) in (from..).zip(pieces) {
-        let begin = (number * piece_ns).max(since_ns);
-        let end = ((number + 1) * piece_ns).min(now_ns);
-        if begin < end {
-            piece.add(doing, end - begin, end - begin);
+/// `asleep_ns`: since when a thread has been asleep that is in no barrier since then.
+fn go_on(
+    pieces: &mut [Piece],
+    (from, piece_ns): (u64, u64),
+    present: Present,
+    now_ns: u64,
+    asleep_ns: impl Fn(u64) -> Option<u64>,
+) {
+    let mut draw = |(since_ns, until_ns): (u64, u64), doing: &dyn Fn(u64) -> lanes::Doing| {
+        for (number, piece) in (from..).zip(pieces.iter_mut()) {
+            let begin = (number * piece_ns).max(since_ns);
+            let end = ((number + 1) * piece_ns).min(until_ns);
+            if begin < end {
+                let part = end - begin;
+                piece.add(doing(part), part, part);
+            }
         }
+    };
+    match present {
+        Present::Waiting { since_ns, .. } => draw((since_ns, now_ns), &|_| lanes::Doing::Idle),
+        Present::Working { since_ns } => {
+            let asleep_ns = asleep_ns(since_ns).unwrap_or(now_ns).min(now_ns);
+            draw((since_ns, asleep_ns), &|_| {
+                lanes::Doing::Work(Split::default())
+            });
+            draw((asleep_ns, now_ns), &|part| {
+                lanes::Doing::Work(Split {
+                    blocked_ns: Some(part),
+                    ..Split::default()
+                })
+            });
+        }
+        Present::Between { .. } | Present::Unknown => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_outside_of_barriers_is_drawn_as_blocked() {
+        let mut pieces = [Piece::default(); 4];
+        let asleep_ns = |since_ns| {
+            assert_eq!(since_ns, 110);
+            Some(125)
+        };
+        let present = Present::Working { since_ns: 110 };
+        go_on(&mut pieces, (10, 10), present, 137, asleep_ns);
+        let drawn = pieces.map(|piece| (piece.work, piece.blocked));
+        assert_eq!(drawn, [(0, 0), (10, 0), (5, 5), (0, 7)]);
+        let mut pieces = [Piece::default(); 4];
+        go_on(&mut pieces, (10, 10), present, 137, |_| None);
+        let drawn = pieces.map(|piece| (piece.work, piece.blocked));
+        assert_eq!(drawn, [(0, 0), (10, 0), (10, 0), (7, 0)]);
     }
 }

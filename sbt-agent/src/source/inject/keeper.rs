@@ -9,8 +9,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, BufRead as _, BufReader, Write as _},
-    os::{fd::OwnedFd, unix::process::CommandExt as _},
-    process::{Child, Command, Stdio},
+    process::Child,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -27,8 +26,8 @@ use super::{
     remote::{let_all_go, stop_all, traced},
     space::memory_of,
 };
-use crate::kernel::privilege;
-use sbt_program::{access::rights, trace};
+use crate::{kernel::privilege, source::helper};
+use sbt_program::trace;
 
 /// The argument that makes sbt the keeper. Not a command that a user would type, nor one that
 /// `pkill -f sbt` finds.
@@ -87,22 +86,7 @@ impl Keeper {
     pub fn start(target: u32) -> anyhow::Result<Self> {
         let (read, write) = io::pipe().context("cannot make a pipe")?;
         fcntl(&write, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg(ARGUMENT)
-            .arg(target.to_string())
-            .stdin(OwnedFd::from(read))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Keys typed at the terminal send it no signals.
-            .process_group(0);
-        // On a separate thread: the privileges that it passes on do not come back.
-        let starting = thread::Builder::new().spawn(move || {
-            rights::hand_on();
-            command.spawn()
-        });
-        let child = starting
-            .and_then(|thread| thread.join().unwrap_or(Err(io::ErrorKind::Other.into())))
+        let child = helper::start(ARGUMENT, &[target.to_string()], read.into(), None)
             .context("cannot start the process that takes sbt's jumps out if sbt is killed")?;
         Ok(Self {
             pipe: Some(write),

@@ -233,16 +233,12 @@ impl Thread {
             return;
         };
         let growth = delay.saturating_sub(settled);
-        let preempted: u64 = away
-            .iter()
-            .filter(|it| it.preempted)
-            .map(|it| it.ns())
-            .sum();
-        let slept: u64 = away
-            .iter()
-            .filter(|it| !it.preempted)
-            .map(|it| it.ns())
-            .sum();
+        let time_of = |preempted| -> u64 {
+            let all = away.iter().copied();
+            let of_kind = all.filter(|away| away.preempted == preempted);
+            of_kind.map(Away::ns).sum()
+        };
+        let (preempted, slept) = (time_of(true), time_of(false));
         let rest = growth.saturating_sub(preempted).min(slept);
         let (mut before, mut asleep) = (0, 0);
         for away in &away {

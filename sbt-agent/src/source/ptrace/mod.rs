@@ -8,15 +8,11 @@
 
 use std::{
     fs::File,
-    io,
     os::{
         fd::OwnedFd,
-        unix::{
-            net::UnixStream,
-            process::{CommandExt as _, ExitStatusExt as _},
-        },
+        unix::{net::UnixStream, process::ExitStatusExt as _},
     },
-    process::{Child, Command, Stdio},
+    process::Child,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -49,6 +45,7 @@ use wire::{Answer, Bytes, Done, Line, Order, Watched};
 use super::{
     Baselines, Files, Measurement, Sink, Source, Totals,
     abilities::{Callers, Choosing, Condvars, Departures},
+    helper,
     outside::Outside,
 };
 use crate::settings::Settings;
@@ -58,7 +55,6 @@ use sbt_engine::{
     counters::{Counter, Plan},
 };
 use sbt_program::{
-    access::rights,
     files::ProbedFile,
     stopped::{NotStopped, Stopped, Tracer},
 };
@@ -98,23 +94,12 @@ impl Process {
         } else {
             COUNTS
         };
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg(ARGUMENT)
-            .args([std::process::id(), target].map(|number| number.to_string()))
-            .arg(counts)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(OwnedFd::from(write))
-            .stderr(Stdio::null())
-            // Keys typed at the terminal send it no signals.
-            .process_group(0);
-        // On a separate thread: the privileges that it passes on do not come back.
-        let starting = std::thread::Builder::new().spawn(move || {
-            rights::hand_on();
-            command.spawn()
-        });
-        let child = starting
-            .and_then(|thread| thread.join().unwrap_or(Err(io::ErrorKind::Other.into())))
+        let arguments = [
+            std::process::id().to_string(),
+            target.to_string(),
+            counts.to_owned(),
+        ];
+        let child = helper::start(ARGUMENT, &arguments, theirs.into(), Some(write.into()))
             .context("cannot start the tracing process")?;
         Ok(Self {
             child,

@@ -1,6 +1,11 @@
 //! A source whose tracing process is not sbt.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    io,
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
 
 use super::*;
 

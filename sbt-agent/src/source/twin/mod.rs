@@ -6,8 +6,8 @@
 //! what a hit needs of the thread: registers and memory.
 //!
 //! Two things differ. An object's memory is read at each arrival, since the hit costs much more
-//! than that; it is told as seldom as there, and when it is not as expected. And there are no return probes: the place after the call is watched where it is
-//! known, and the slot knows where on its stack a thread waits to return: [`Slot::returns`].
+//! than that; it is told as seldom as there, and when it is not as expected. And there are no return
+//! probes: the place after the call is watched where it is known, and the slot knows where on its stack a thread waits to return: [`Slot::returns`].
 
 mod arrivals;
 mod make;

@@ -24,6 +24,35 @@ fn two_locks_in_opposite_order() {
 }
 
 #[test]
+fn locks_in_variables_are_named() {
+    let mut seen = Seen::new();
+    seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")
+        .worker(2, mutex(0xb8, 1), "right hangs.c:55");
+    let variable = |process, address, name: &str, offset| VariableSeen {
+        process,
+        address,
+        name: name.into(),
+        offset,
+    };
+    seen.0.variables = vec![
+        variable(PROCESS + 1, 0xa0, "of_another_process", 0),
+        variable(PROCESS, 0xa0, "totals_lock", 0),
+        variable(PROCESS, 0xb8, "queue\u{1b}", 24),
+    ];
+    let hang = seen.is(
+        HangKind::Never,
+        Some(HangCause::Cycle),
+        "worker-1 waits for the mutex totals_lock (0xa0) that worker-2 holds, which waits for the mutex \
+         in queue? (0xb8) that worker-1 holds: they wait for each other for ever",
+    );
+    assert_eq!(
+        hang.chain[0],
+        "worker-1 → mutex totals_lock (0xa0) held by worker-2 → mutex in queue? (0xb8) held by \
+         worker-1"
+    );
+}
+
+#[test]
 fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
     let mut seen = Seen::new();
     seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")

@@ -22,7 +22,7 @@ pub fn decode(code: &[u8], at: u64) -> impl Iterator<Item = Instruction> {
 pub const LOCK: u8 = 0xf0;
 
 /// The target of a call, as far as two targets can be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Callee {
     /// The function or stub at an address.
     At(u64),
