@@ -151,7 +151,7 @@ fn locks_that_nobody_lets_go() {
         "heir",
         "never",
         Some("holder-gone"),
-        "hangs waits in TAKE for the mutex mutex (0x…), whose holder (thread N) has ended without letting \
+        "hangs waits in TAKE for the mutex 0x…, whose holder (thread N) has ended without letting \
          go, and nobody will unlock it",
     );
 }
