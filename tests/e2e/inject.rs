@@ -197,7 +197,7 @@ fn what_a_killed_one_has_put_in_is_taken_out() {
         let patient = Patient::start(&["threads=3", "rounds=3000", "base=500"]);
         let attached = attach(patient.target.pid(), &["--backend=inject"]);
         has_begun(patient.target.pid());
-        pause(some(600, attempt));
+        pause(200 + some(400, attempt));
         let keeper = keeper_of(&attached);
         attached.sbt.signal(libc::SIGKILL);
         drop(attached);

@@ -74,11 +74,15 @@ pub(crate) fn name_in(image: &[u8], address: u64) -> Option<String> {
 
 fn variable_in(image: &[u8], address: u64) -> Option<(String, u64)> {
     let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
-    let mut symbols = file.symbols().chain(file.dynamic_symbols());
-    let found = symbols.find(|symbol| {
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let around = symbols.filter(|symbol| {
         let until = symbol.address().saturating_add(symbol.size());
-        symbol.kind() == SymbolKind::Data && (symbol.address()..until).contains(&address)
-    })?;
+        symbol.is_definition()
+            && symbol.kind() == SymbolKind::Data
+            && (symbol.address()..until).contains(&address)
+    });
+    // Symbols may overlap: the nearest says most.
+    let found = around.min_by_key(|symbol| (address - symbol.address(), symbol.size()))?;
     let name = demangled(found.name().ok()?);
     Some((name, address - found.address()))
 }

@@ -462,6 +462,13 @@ pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
     Status::in_folder(Path::new(&format!("/proc/{pid}/task/{tid}")))?.tracer()
 }
 
+/// Whether any thread of a process is traced.
+pub fn is_traced(pid: u32) -> bool {
+    busy_first(pid)
+        .into_iter()
+        .any(|tid| tracer(pid, tid).is_some())
+}
+
 /// Whether a signal is pending for a thread itself. Signals that are pending for the whole process
 /// do not count.
 pub fn has_pending(tid: u32, signal: i32) -> bool {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use sbt_engine::hang::scene::{Doing, VariableSeen, WaitFor};
 use sbt_program::criticals;
 
-/// The most objects that are looked for.
-const MOST: usize = 64;
+/// The most objects that are looked for: each takes a pass over all symbols of a file.
+const MOST: usize = 16;
 
 /// The variables for these waits, each with its process.
 pub fn of<'a>(waits: impl Iterator<Item = (u32, &'a Doing)>) -> Vec<VariableSeen> {

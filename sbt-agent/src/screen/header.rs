@@ -165,7 +165,12 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
     let meeting: u64 = report.threads.iter().map(|thread| thread.threads).sum();
     // Of a program without barriers, looks from outside tell.
     let looked = report.waits.iter().map(|looks| looks.threads.len() as u64);
-    let threads = if meeting > 0 { meeting } else { looked.sum() };
+    let looked: u64 = looked.sum();
+    let (threads, threads_seen) = if meeting > 0 {
+        (meeting, plural(meeting, "thread"))
+    } else {
+        (looked, format!("{} seen", plural(looked, "thread")))
+    };
     let moment = match &snapshot.replay {
         Some(replay) => Some(replay::position(replay, look)),
         // The mark already says how long the program ran.
@@ -191,7 +196,7 @@ fn facts_line(snapshot: &Snapshot, paused: bool, columns: u16, look: Look) -> Li
         (backend_at, report.run.backend.clone(), plain),
     ];
     if threads > 0 {
-        facts.insert(1, (3, plural(threads, "thread"), plain));
+        facts.insert(1, (3, threads_seen, plain));
     }
     if snapshot.replay.is_some() {
         // sbt's own share now says nothing about its share during the recording.
@@ -400,17 +405,18 @@ fn who_waits(snapshot: &Snapshot, room: usize, look: Look) -> String {
             words::threads(ids, 24, |id| snapshot.report.label(id))
         )
     };
+    // The time is that of the first of them.
+    let how_long = |ids: &[u32]| if ids.len() == 1 { "for" } else { "up to" };
     if let Some(since_ns) = now.working_since_ns {
-        parts.push(format!(
-            "{} for {}",
-            some(&now.working, "has worked", "have worked"),
-            ago(since_ns)
-        ));
+        let who = words::threads(&now.working, 24, |id| snapshot.report.label(id));
+        let how_long = how_long(&now.working);
+        parts.push(format!("{who} elsewhere {how_long} {}", ago(since_ns)));
     }
     if let Some(since_ns) = now.asleep_since_ns {
         parts.push(format!(
-            "{} elsewhere, for {}",
+            "{} elsewhere {} {}",
             some(&now.asleep, "sleeps", "sleep"),
+            how_long(&now.asleep),
             ago(since_ns)
         ));
     } else if now.working_since_ns.is_none() && now.unknown.is_empty() {

@@ -249,7 +249,7 @@ fn of_a_thread_that_hangs_it_is_not_said_that_it_works() {
         let row = text.lines().find(|line| line.contains("T3 worker"));
         row.unwrap_or_default().to_owned()
     };
-    assert!(now(samples::hanging).contains("works 40"));
+    assert!(now(samples::hanging).contains("in no barrier for 40"));
     let hung = now(samples::hung);
     assert!(hung.contains("waits for the mutex 0x55d0c0de40"), "{hung}");
 }
@@ -261,7 +261,7 @@ fn of_a_thread_that_sleeps_elsewhere_it_is_not_said_that_it_works() {
     sample.doing[3] = Doing::Asleep { since_ns };
     let mut shown = Shown::new(sample, (120, 40), LOOK);
     let text = shown.text();
-    assert!(text.contains("T3 sleeps elsewhere, for 39.0 s"), "{text}");
+    assert!(text.contains("T3 sleeps elsewhere for 39.0 s"), "{text}");
     assert!(!text.contains("nobody works"), "{text}");
     shown.keys("2");
     let text = shown.text();
@@ -291,7 +291,7 @@ fn without_barriers_the_threads_are_those_that_were_looked_at() {
     });
     let mut shown = Shown::new(sample, (120, 40), LOOK);
     let text = shown.text();
-    assert!(text.contains("· 2 threads ·"), "{text}");
+    assert!(text.contains("· 2 threads seen ·"), "{text}");
     assert!(text.contains("The tab Threads (2)"), "{text}");
     shown.keys("2");
     let text = shown.text();

@@ -8,7 +8,7 @@ use super::{
     languages, messages,
     names::{View, spoken},
     once::{self, Once},
-    scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, WaitFor},
+    scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, VariableSeen, WaitFor},
     spinners::placed,
 };
 use crate::{place::printable, words::time};
@@ -201,10 +201,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
                 (None, Some(name)) => {
                     format!("waits in {name}() for a word of its memory to change")
                 }
-                (None, None) => {
-                    let object = object(view, thread, *address);
-                    format!("waits for a word of its memory to change ({object})")
-                }
+                (None, None) => for_word(view, thread, *address),
             }
         }
     }
@@ -213,15 +210,30 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
 /// An object for which a thread waits: `queue_lock (0x55…)`, `in table (0x55…)`, or `0x55…` alone where
 /// no variable is known.
 pub fn object(view: &View, thread: usize, address: u64) -> String {
-    let process = view.thread(thread).id.process;
-    let mut variables = view.scene.variables.iter();
-    let found = variables.find(|seen| seen.process == process && seen.address == address);
-    found.map_or_else(
+    variable(view, thread, address).map_or_else(
         || format!("{address:#x}"),
         |seen| {
             let inside = if seen.offset == 0 { "" } else { "in " };
             format!("{inside}{} ({address:#x})", printable(&seen.name))
         },
+    )
+}
+
+/// The variable in which an object lies for which a thread waits.
+fn variable<'a>(view: &'a View, thread: usize, address: u64) -> Option<&'a VariableSeen> {
+    let process = view.thread(thread).id.process;
+    let mut variables = view.scene.variables.iter();
+    variables.find(|seen| seen.process == process && seen.address == address)
+}
+
+fn for_word(view: &View, thread: usize, address: u64) -> String {
+    let Some(seen) = variable(view, thread, address) else {
+        return format!("waits for a word of its memory to change ({address:#x})");
+    };
+    let inside = if seen.offset == 0 { "" } else { "a word in " };
+    format!(
+        "waits for {inside}{} ({address:#x}) to change",
+        printable(&seen.name)
     )
 }
 

@@ -36,7 +36,11 @@ fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
         ns => format!(" {}", since(ns)),
     };
     match doing {
-        Some(Doing::Working { since_ns }) => format!("works{}", ago(since_ns)),
+        Some(Doing::Working { since_ns }) => match ago(since_ns).as_str() {
+            "" => "works".into(),
+            // It may have slept meanwhile.
+            ago => format!("in no barrier for{ago}"),
+        },
         Some(Doing::Asleep { since_ns }) => format!("sleeps{}, in no barrier", ago(since_ns)),
         Some(Doing::Waiting { since_ns, at }) => {
             format!("waits{} at {}", ago(since_ns), printable(at))

@@ -212,7 +212,7 @@ impl Observer {
         };
         Snapshot {
             now_ns: self.since_origin(now_ns),
-            doing: self.doing(&report, &present, places),
+            doing: self.doing(now_ns, &report, &present, places),
             histograms: report
                 .sites
                 .iter()
@@ -233,7 +233,13 @@ impl Observer {
         }
     }
 
-    fn doing(&self, report: &Report, present: &[(u32, Present)], places: &[&Place]) -> Vec<Doing> {
+    fn doing(
+        &self,
+        now_ns: u64,
+        report: &Report,
+        present: &[(u32, Present)],
+        places: &[&Place],
+    ) -> Vec<Doing> {
         let mut doing: Vec<Doing> = report
             .threads
             .iter()
@@ -259,14 +265,16 @@ impl Observer {
                         .get(place.0 as usize)
                         .map_or_else(|| "?".into(), |place| name(place, places)),
                 },
-                Present::Working { since_ns } => match self.asleep_since(*number, since_ns) {
-                    Some(asleep_ns) => Doing::Asleep {
-                        since_ns: self.since_origin(asleep_ns),
-                    },
-                    None => Doing::Working {
-                        since_ns: self.since_origin(since_ns),
-                    },
-                },
+                Present::Working { since_ns } => {
+                    match self.rests.since(*number, since_ns, now_ns) {
+                        Some(asleep_ns) => Doing::Asleep {
+                            since_ns: self.since_origin(asleep_ns),
+                        },
+                        None => Doing::Working {
+                            since_ns: self.since_origin(since_ns),
+                        },
+                    }
+                }
                 Present::Between { since_ns } => Doing::Waiting {
                     since_ns: self.since_origin(since_ns),
                     at: "the next parallel region".into(),
@@ -275,12 +283,6 @@ impl Observer {
             };
         }
         doing
-    }
-
-    /// Since when a thread that is in no barrier since `since_ns` has been asleep, ns.
-    fn asleep_since(&self, thread: u32, since_ns: u64) -> Option<u64> {
-        let asleep_ns = self.rests.since(thread)?;
-        Some(asleep_ns.max(since_ns))
     }
 
     fn lanes(
@@ -312,7 +314,7 @@ impl Observer {
                 let found = lanes.binary_search_by_key(number, |lane| lane.thread);
                 if let Ok(found) = found {
                     let pieces = &mut lanes[found].pieces;
-                    let asleep_ns = |since_ns| self.asleep_since(*number, since_ns);
+                    let asleep_ns = |since_ns| self.rests.since(*number, since_ns, now_ns);
                     go_on(pieces, (from, piece_ns), *present, now_ns, asleep_ns);
                 }
             }

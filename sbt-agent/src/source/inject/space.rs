@@ -255,7 +255,7 @@ impl Space {
         let (memory, process) = (&self.memory, self.process);
         let mut fates = Vec::new();
         self.armed.retain_mut(|armed| {
-            let is_traced = || process::tracer(process, process).is_some();
+            let is_traced = || process::is_traced(process);
             let (fate, stays) = armed.look_for_probe(memory, is_traced);
             fates.extend(fate.map(|fate| (armed.at(), fate)));
             stays

@@ -216,6 +216,7 @@ impl Watch {
             self.programs.walks.renew();
         }
         self.failed.clear();
+        self.has_lost_place = false;
     }
 }
 

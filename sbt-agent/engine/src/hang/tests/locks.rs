@@ -53,6 +53,30 @@ fn locks_in_variables_are_named() {
 }
 
 #[test]
+fn words_in_variables_are_named() {
+    for (offset, expected) in [
+        (0, "waits for ready (0xc0) to change"),
+        (8, "waits for a word in ready (0xc0) to change"),
+    ] {
+        let mut seen = Seen::new();
+        let futex = Doing::Waiting(WaitFor::Futex {
+            address: 0xc0,
+            shared: false,
+        });
+        seen.worker(1, futex, "left hangs.c:50");
+        seen.0.variables = vec![VariableSeen {
+            process: PROCESS,
+            address: 0xc0,
+            name: "ready".into(),
+            offset,
+        }];
+        let hang = seen.hang();
+        let expected = format!("worker-1 {expected}, in left() hangs.c:50");
+        assert!(hang.text.starts_with(&expected), "{}", hang.text);
+    }
+}
+
+#[test]
 fn who_gives_a_lock_up_after_some_time_does_not_wait_for_ever() {
     let mut seen = Seen::new();
     seen.worker(1, mutex(0xa0, 2), "left hangs.c:50")
