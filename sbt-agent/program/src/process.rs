@@ -464,9 +464,7 @@ pub fn tracer(pid: u32, tid: u32) -> Option<u32> {
 
 /// Whether any thread of a process is traced.
 pub fn is_traced(pid: u32) -> bool {
-    busy_first(pid)
-        .into_iter()
-        .any(|tid| tracer(pid, tid).is_some())
+    thread_ids(pid).any(|tid| tracer(pid, tid).is_some())
 }
 
 /// Whether a signal is pending for a thread itself. Signals that are pending for the whole process

@@ -13,7 +13,7 @@ use sbt_program::access::rights;
 /// the privileges that sbt has now, and keys typed at the terminal send it no signals.
 ///
 /// # Errors
-/// Those of starting a process.
+/// The process cannot be started.
 pub fn start(
     argument: &str,
     arguments: &[String],

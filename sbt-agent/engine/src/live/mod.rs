@@ -134,7 +134,7 @@ pub enum Doing {
         /// Since when, ns.
         since_ns: u64,
     },
-    /// The thread is outside of all barriers, and has used no CPU for a while.
+    /// The thread is outside of all barriers, and each look for a while saw it asleep.
     Asleep {
         /// Since when at least, ns.
         since_ns: u64,

@@ -38,7 +38,7 @@ fn doing(doing: Option<&Doing>, now_ns: u64) -> String {
     match doing {
         Some(Doing::Working { since_ns }) => match ago(since_ns).as_str() {
             "" => "works".into(),
-            // It may have slept meanwhile.
+            // A thread outside of barriers may have slept a part of this time.
             ago => format!("in no barrier for{ago}"),
         },
         Some(Doing::Asleep { since_ns }) => format!("sleeps{}, in no barrier", ago(since_ns)),

@@ -25,7 +25,7 @@ struct Rest {
     until_ns: u64,
 }
 
-/// What grows as long as a thread does not sleep.
+/// Counts of a thread that stand still only while the thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Used {
     running_ns: u64,
@@ -75,7 +75,7 @@ impl Rests {
     /// if that is not known.
     pub fn since(&self, thread: u32, from_ns: u64, now_ns: u64) -> Option<u64> {
         let rest = self.0.get(&thread)?;
-        // It may have slept in the barrier before.
+        // The rest may have begun in a barrier, before the thread left the barrier.
         let since_ns = rest.since_ns.max(from_ns);
         let is_known = rest.until_ns >= since_ns.saturating_add(LEAST_NS)
             && now_ns <= rest.until_ns.saturating_add(LONGEST_NS);
@@ -118,20 +118,20 @@ mod tests {
             (1000, 10, 4, Some(90), None),
             (1600, 12, 4, Some(90), Some(1000)),
             (2600, 15, 4, Some(90), Some(1000)),
-            // It was awake for a moment.
+            // The thread was awake for a moment.
             (2700, 16, 4, Some(91), None),
             (3300, 18, 4, Some(91), Some(2700)),
             // No look has been made since.
             (5700, 18, 4, Some(91), Some(2700)),
             (5900, 18, 4, Some(91), None),
-            // It waits for a CPU, which the kernel has not added yet.
+            // The thread waits for a CPU; the kernel adds that time only when the wait ends.
             (6000, 20, 5, Some(91), None),
             (7000, 22, 7, Some(91), None),
             (7600, 23, 7, Some(91), Some(7000)),
             // Counting has begun anew.
             (7700, 1, 0, Some(91), None),
             (8300, 3, 0, Some(91), Some(7700)),
-            // It may no longer be looked at.
+            // The thread may no longer be looked at.
             (8400, 4, 0, None, None),
         ] {
             rests.look(&looks(looks_so_far, awake, running_ms), now_ms * MS);
@@ -146,7 +146,7 @@ mod tests {
         let mut rests = Rests::default();
         rests.look(&looks(10, 0, Some(90)), 1000 * MS);
         rests.look(&looks(20, 0, Some(90)), 3000 * MS);
-        // It left the barrier after that, and no look has been made since.
+        // The thread left the barrier at 3001, and no look has been made since.
         let since = |rests: &Rests, now_ms: u64| rests.since(3, 3001 * MS, now_ms * MS);
         assert_eq!(since(&rests, 4000), None);
         rests.look(&looks(22, 0, Some(90)), 4100 * MS);

@@ -198,7 +198,7 @@ impl Programs {
                 tell::count(layout, arrival.object, (count, round), hit);
             }
         }
-        // This thread may read what it read last, although others have been in a team of another size at
+        // A thread may read what it read last, although others have been in a team of another size at
         // the same address.
         let arrival = Arrival {
             detail: arrival.detail | team_count(count),
