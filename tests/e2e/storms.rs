@@ -94,8 +94,10 @@ fn numbers_of_threads_are_used_again() {
         assert_eq!(number(thread, "arrivals"), 5, "{report}");
         *numbers.entry(number(thread, "tid")).or_default() += 1;
     }
-    // Each number is used ten times and more in the mean.
-    assert!(numbers.len() <= 40, "{numbers:?}");
+    // A thread that ends while CPUs are busy keeps its number for some ms after it was joined, so the next
+    // one gets another; most threads get a number that another thread had before.
+    let had_before: u64 = numbers.values().map(|times| times - 1).sum();
+    assert!(had_before > 360, "{numbers:?}");
 }
 
 #[test]

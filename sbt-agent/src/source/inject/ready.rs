@@ -8,14 +8,17 @@
 //! - a thread that slept was ready last, after it was woken. That is the rest of the growth. If the
 //!   thread slept once, all of the rest belongs there. If it slept several times, the rest may belong
 //!   to any of these sleeps: the ready time is unknown from the first of them to the last, unless
-//!   what is in doubt is [`DOUBT_NS`] at most.
+//!   what is in doubt is little, see [`most_doubt`].
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-/// The most by which a ready time may be wrong, ns.
+/// A ready time may be wrong by so much, ns, however short the time is in which it lies.
 const DOUBT_NS: u64 = 20_000;
+
+/// A ready time may be wrong by one part in so many of the time in which it lies.
+const DOUBT_PART: u64 = 100;
 
 /// The ready times of all threads of a program.
 #[derive(Debug, Default)]
@@ -241,6 +244,7 @@ impl Thread {
         let (preempted, slept) = (time_of(true), time_of(false));
         let rest = growth.saturating_sub(preempted).min(slept);
         let (mut before, mut asleep) = (0, 0);
+        let most_doubt = most_doubt(&away);
         for away in &away {
             if away.preempted {
                 before += away.ns();
@@ -251,7 +255,7 @@ impl Thread {
             let certain = rest.saturating_sub(slept - asleep);
             let possible = rest.min(asleep);
             let total = self.total_ns + before.min(growth) + part(rest, asleep, slept);
-            self.step(away.to, (possible - certain <= DOUBT_NS).then_some(total));
+            self.step(away.to, (possible - certain <= most_doubt).then_some(total));
         }
         let found = preempted.min(growth) + rest;
         self.total_ns += found;
@@ -273,6 +277,14 @@ impl Thread {
         let from = from.or_else(|| self.off.map(|(from, _)| from));
         from.is_some_and(|from| from <= time)
     }
+}
+
+/// What may be in doubt about ready times of which all that is known is that they lie in these times
+/// without a CPU, ns. As one part in [`DOUBT_PART`] of each such time, it is no larger part of a run.
+fn most_doubt(away: &[Away]) -> u64 {
+    let span = away.first().zip(away.last());
+    let span_ns = span.map_or(0, |(first, last)| last.to.saturating_sub(first.from));
+    DOUBT_NS.max(span_ns / DOUBT_PART)
 }
 
 /// The part `of` / `whole` of a number, which is not larger than the whole.

@@ -67,6 +67,18 @@ fn between_several_sleeps_ready_time_is_unknown_unless_it_is_little() {
 }
 
 #[test]
+fn what_is_little_beside_the_time_in_which_it_lies_may_be_in_doubt() {
+    for (ready_ns, is_known) in [(200_000, true), (201_000, false)] {
+        let mut ready = one();
+        away(&mut ready, false, 0, 15 * MS);
+        away(&mut ready, false, 15 * MS + 1000, 20 * MS);
+        read(&mut ready, 21 * MS, ready_ns);
+        assert_eq!(ready.at(7, 15 * MS).is_some(), is_known);
+        assert_eq!(ready.at(7, 20 * MS), Some(ready_ns));
+    }
+}
+
+#[test]
 fn sleeps_that_leave_no_doubt_are_settled() {
     let mut ready = one();
     away(&mut ready, false, MS, MS + 10_000);
