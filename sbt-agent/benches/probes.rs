@@ -245,7 +245,7 @@ impl Target {
     fn barrier_wait(&self) -> (ProbedFile, Point) {
         process::mappings(self.pid())
             .iter()
-            .filter_map(|mapping| mapping.open(self.pid()).ok())
+            .filter_map(|mapping| ProbedFile::of_mapping(mapping, self.pid()).ok())
             .find_map(|file| {
                 let point = file
                     .points

@@ -4,6 +4,8 @@
 
 mod accuracy;
 mod again;
+#[cfg(test)]
+mod arrows;
 mod bench;
 mod debian;
 mod ebpf;

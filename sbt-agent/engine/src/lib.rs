@@ -15,6 +15,7 @@ pub mod job;
 pub mod live;
 pub mod looks;
 pub mod model;
+pub mod origin;
 pub mod pattern;
 pub mod place;
 pub mod recognise;

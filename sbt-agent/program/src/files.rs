@@ -6,7 +6,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io,
-    os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -21,34 +21,16 @@ use super::{
 };
 use crate::{
     access::target::Root,
+    file_id::FileId,
     inside::KnownMeetings,
     point::{Function, Point},
     points::Found,
+    process::mapping::Mapping,
     runtimes::Role,
 };
 
 /// The most bytes of code that are searched in some milliseconds.
 const MUCH_CODE: u64 = 4 << 20;
-
-/// Identifies a file: device and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileId {
-    /// `st_dev`.
-    pub device: u64,
-    /// `st_ino`.
-    pub inode: u64,
-}
-
-impl FileId {
-    /// The id of an open file.
-    pub fn of(file: &File) -> io::Result<Self> {
-        let meta = file.metadata()?;
-        Ok(Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-        })
-    }
-}
 
 /// The probes that a file has for one of the user's wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +106,12 @@ impl ProbedFile {
         let file = elf::open_regular(path)?;
         // Separate debug information is searched for beside the file, below the target's root.
         Self::read(file, &std::path::absolute(shown)?)
+    }
+
+    /// Opens a file that a process has mapped, and looks for what can be probed in it.
+    pub fn of_mapping(mapping: &Mapping, pid: u32) -> io::Result<Self> {
+        let file = mapping.file(pid).map_err(io::Error::other)?;
+        Self::read(file, &mapping.path)
     }
 
     /// Looks for barrier functions in a regular file. `shown`: its path as the target sees it.

@@ -25,7 +25,7 @@ use memchr::memmem;
 
 use super::{
     elf::{self, Dynamic},
-    files::FileId,
+    file_id::FileId,
 };
 use crate::access::target;
 use crate::arch;

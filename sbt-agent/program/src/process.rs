@@ -16,7 +16,14 @@ use procfs::{
     process::{MMPermissions, MMapPath, MemoryMap, Process, Stat, StatFlags},
 };
 
-use super::{arch::unwind::can_have_shadow_stacks, files::FileId, status::Status, vdso};
+pub use super::folders::folder;
+use super::{
+    arch::unwind::can_have_shadow_stacks,
+    file_id::FileId,
+    folders::{is_alive, tasks},
+    status::Status,
+    vdso,
+};
 use crate::backing::Memory;
 pub use mapping::Mapping;
 
@@ -24,16 +31,6 @@ mod code;
 pub mod job;
 pub mod mapping;
 pub mod shared;
-
-/// The folder in /proc about a process: the process's own or, when its first thread has ended
-/// before the others, that of a living thread.
-pub fn folder(pid: u32) -> PathBuf {
-    let own = PathBuf::from(format!("/proc/{pid}"));
-    if is_alive(&own) {
-        return own;
-    }
-    tasks(pid).find(|task| is_alive(task)).unwrap_or(own)
-}
 
 /// The message about /proc where it is not mounted.
 pub const NO_PROC: &str = "is not mounted, and sbt cannot see processes without it; mount it: \
@@ -50,29 +47,9 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .filter_map(|task| Some(task.ok()?.path()))
-}
-
 /// The ids of the threads of a process; empty if the process is gone.
 pub fn thread_ids(pid: u32) -> impl Iterator<Item = u32> {
     tasks(pid).filter_map(|task| task.file_name()?.to_str()?.parse().ok())
-}
-
-fn is_alive(folder: &Path) -> bool {
-    match Status::read(folder) {
-        Ok(status) => !status
-            .field("State")
-            .is_some_and(|state| state.starts_with(['Z', 'X'])),
-        // No other error means that the thread has ended: sbt may just have no file descriptor
-        // left.
-        Err(error) => {
-            error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(libc::ESRCH)
-        }
-    }
 }
 
 /// The numbers in the file `stat` of a thread.

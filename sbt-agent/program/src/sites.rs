@@ -34,7 +34,8 @@ use module::Module;
 use super::{
     debuginfo::DebugInfo,
     elf,
-    files::{FileId, ProbedFile},
+    file_id::FileId,
+    files::ProbedFile,
     process::Mapping,
     runtimes,
     walks::{Change, Link, Owner, Walks, is_all_c},

@@ -349,7 +349,8 @@ fn failure(report: &Report, code: u8, which: &str) -> Option<(u8, String)> {
 
 fn is_openmp(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    ["libgomp.so", "libomp.so", "libomp5.so", "libiomp5.so"]
+    // Copies in wheels of Python are called `libgomp-a34b3233.so.1`.
+    ["libgomp", "libomp.", "libomp-", "libomp5", "libiomp5"]
         .iter()
         .any(|begin| name.starts_with(begin))
 }

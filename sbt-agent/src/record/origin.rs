@@ -2,7 +2,7 @@
 
 use std::{fs, process, sync::OnceLock};
 
-use sbt_engine::job::Origin;
+use sbt_engine::origin::Origin;
 use sbt_program::process::job;
 
 /// The machine and the place in a parallel program of this sbt, and so of the program that it starts;

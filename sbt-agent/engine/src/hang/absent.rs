@@ -7,7 +7,7 @@ use super::{
     languages::is_helper,
     names::View,
     scene::{BarrierSeen, CallSeen, Doing, Holder, Member, WaitFor},
-    signals,
+    signals::{self, FOR_SIGNALS},
 };
 use crate::{
     event::Kind,
@@ -74,9 +74,6 @@ const IDLE_CALLS: [&str; 14] = [
     "io_getevents",
     "io_uring_enter",
 ];
-
-/// System calls that only a signal ends.
-pub const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
 
 impl<'a> Absent<'a> {
     /// Looks at one of the scene's barriers. `at` is its index.
@@ -315,7 +312,7 @@ fn likely(
         Doing::Waiting(WaitFor::Memory {
             is_endless: true, ..
         }) => Likely::Hardly,
-        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) if thread.timed => {
+        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) if thread.gives_up() => {
             Likely::Hardly
         }
         Doing::Call { name, .. } if IDLE_CALLS.contains(&name.as_str()) => Likely::Hardly,
@@ -378,7 +375,7 @@ fn comes_later(view: &View, index: usize) -> bool {
     let thread = view.thread(index);
     match &thread.doing {
         _ if is_helper(view, index) || signals::nothing_ends(view, index) => false,
-        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => thread.timed,
+        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. }) => thread.gives_up(),
         Doing::Waiting(WaitFor::Child { .. }) => true,
         Doing::Call { name, .. } => {
             let name = name.as_str();

@@ -1,7 +1,7 @@
 //! What the functions on a thread's stack say of its wait: runtimes and libraries of MPI spin while
 //! they wait, and words of memory alone do not say what for.
 
-use super::{names::View, scene::CallSeen};
+use super::scene::{CallSeen, ThreadSeen};
 use crate::place::printable;
 
 /// Functions of MPI that do not wait for other ranks.
@@ -73,8 +73,8 @@ pub struct Wait<'a> {
 }
 
 /// The wait of a thread, if a function on its stack tells for what.
-pub fn wait<'a>(view: &View<'a>, thread: usize) -> Option<Wait<'a>> {
-    let stack = &view.thread(thread).stack;
+pub fn wait(thread: &ThreadSeen) -> Option<Wait<'_>> {
+    let stack = &thread.stack;
     let own = stack.iter().position(|call| !call.of_system);
     let inner = &stack[..own.unwrap_or(stack.len())];
     let own = own.map(|own| &stack[own]);

@@ -1,10 +1,10 @@
 //! Follows the waits of a missing thread to their cause.
 
 use super::{
-    absent::FOR_SIGNALS,
     graph::{Graph, Need},
     scene::{Doing, Holder, WaitFor},
-    words::{moves, sleeps},
+    signals::FOR_SIGNALS,
+    words::moves,
 };
 use crate::report::HangCause;
 
@@ -92,7 +92,7 @@ pub fn end(graph: &Graph, thread: usize, here: Option<usize>) -> End {
     }
     let (mut grade, because) = last(graph, at);
     let certain = here.is_some_and(|here| graph.absent[here].certain);
-    if certain && grade == Grade::Unclear && sleeps(graph.view.thread(at)) {
+    if certain && grade == Grade::Unclear && graph.view.thread(at).wakes_by_itself() {
         // The thread comes when its sleep is over.
         grade = Grade::Slow;
     }
@@ -171,7 +171,7 @@ fn last(graph: &Graph, at: usize) -> (Grade, Option<HangCause>) {
     let grade = match &thread.doing {
         Doing::Running if moves(view, at) => Grade::Slow,
         Doing::Running => Grade::Unclear,
-        _ if sleeps(thread) => Grade::Unclear,
+        _ if thread.wakes_by_itself() => Grade::Unclear,
         Doing::Waiting(WaitFor::Mutex {
             holder: Holder::Nobody,
             ..

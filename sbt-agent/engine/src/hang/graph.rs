@@ -6,7 +6,6 @@ use super::{
     once,
     scene::{Doing, Holder, ThreadId, WaitFor},
     signals,
-    words::sleeps,
 };
 
 /// What a thread needs before it goes on.
@@ -224,7 +223,7 @@ impl<'a, 'v> Graph<'a, 'v> {
     /// Whether a thread of the same process as one that waits sleeps for a time only.
     pub fn is_sleeper_beside(&self, waiting: usize, other: usize) -> bool {
         let [waiting, other] = [waiting, other].map(|at| self.view.thread(at));
-        waiting.id.process == other.id.process && sleeps(other)
+        waiting.id.process == other.id.process && other.wakes_by_itself()
     }
 
     /// Whether one thread may wake another that waits for something of its own process. Locks may

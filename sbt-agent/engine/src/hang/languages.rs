@@ -4,7 +4,6 @@ use super::{
     names::View,
     scene::{CallSeen, Doing, Language, WaitFor},
 };
-use crate::java::waits_for_monitor;
 
 /// The beginnings of the names of the functions of Python's interpreter in which a thread waits for a lock of
 /// the program.
@@ -47,17 +46,6 @@ pub fn python_lock(view: &View, at: usize) -> Option<u64> {
         PYTHON_LOCKS.iter().any(|begin| name.starts_with(begin))
     });
     is_lock.then_some(address)
-}
-
-/// Whether a thread waits to enter a monitor of Java.
-pub fn enters_monitor(view: &View, at: usize) -> bool {
-    let seen = view.thread(at);
-    let sleeps = matches!(
-        seen.doing,
-        Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. })
-    );
-    let stack = seen.stack.iter();
-    sleeps && waits_for_monitor(stack.filter_map(|call| call.function.as_deref()))
 }
 
 /// Whether a thread only executes code of libraries, or of a language's runtime, such as the threads that

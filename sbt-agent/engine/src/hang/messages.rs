@@ -1,6 +1,10 @@
 //! With whom ranks of MPI exchange the messages for which they wait, and which ranks wait for each other.
 
-use super::{calls::wait, names::View, scene::MessageSeen, words::list};
+use super::{
+    calls::wait,
+    names::{View, list},
+    scene::MessageSeen,
+};
 
 /// What to do about ranks that wait for all others in different functions (MPI 3.1, section 5.1), as the end
 /// of a sentence.
@@ -13,7 +17,7 @@ const MOST_NAMES: usize = 4;
 /// The message, or the other ranks, for which a thread waits, if it waits in a function of MPI and it is
 /// known who they are.
 fn awaited(view: &View, at: usize) -> Option<MessageSeen> {
-    let wait = wait(view, at).filter(|wait| wait.is_mpi)?;
+    let wait = wait(view.thread(at)).filter(|wait| wait.is_mpi)?;
     wait.own?.message
 }
 
@@ -70,7 +74,7 @@ pub fn partners(view: &View, ranks: &[usize]) -> String {
 
 /// The function of MPI in which a thread waits, in words.
 fn function(view: &View, at: usize) -> Option<String> {
-    let wait = wait(view, at).filter(|wait| wait.is_mpi)?;
+    let wait = wait(view.thread(at)).filter(|wait| wait.is_mpi)?;
     Some(wait.what)
 }
 

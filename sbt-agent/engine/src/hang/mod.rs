@@ -13,6 +13,7 @@ mod chain;
 mod end;
 mod finding;
 mod graph;
+mod idle;
 mod judge;
 mod languages;
 mod messages;
@@ -33,6 +34,7 @@ pub mod scene;
 mod sentence;
 mod signals;
 mod spinners;
+mod story;
 mod team;
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 
 use super::{
-    calls,
+    calls, idle,
     scene::{
         BarrierSeen, CallSeen, Doing, ProcessSeen, Scene, Section, ThreadId, ThreadSeen, WaitFor,
     },
-    team,
 };
 use crate::{
     event::Kind,
@@ -60,7 +59,7 @@ impl<'a> View<'a> {
             names,
             by_id,
             called,
-            idle: team::idle(scene),
+            idle: idle::idle(scene),
         }
     }
 
@@ -135,7 +134,7 @@ impl<'a> View<'a> {
                 .filter_map(|other| other.rank)
         };
         let is_only = others().next().is_some() && others().all(|other| other != rank);
-        let waits = || calls::wait(self, at).is_some_and(|wait| wait.is_mpi);
+        let waits = || calls::wait(self.thread(at)).is_some_and(|wait| wait.is_mpi);
         (is_only || waits()).then_some(rank)
     }
 
@@ -418,4 +417,18 @@ pub fn spoken(call: &CallSeen) -> String {
 
 fn address(call: &CallSeen) -> String {
     format!("{}+{:#x}", printable(short(&call.binary)), call.offset)
+}
+
+/// Names separated by commas; if there are many, only the first: `a, b and 3 more`.
+pub fn list(names: &[String], most: usize) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] if names.len() <= most => format!("{} and {last}", first.join(", ")),
+        _ => format!(
+            "{} and {} more",
+            names[..most - 1].join(", "),
+            names.len() - (most - 1)
+        ),
+    }
 }

@@ -6,7 +6,8 @@ use super::{
     languages,
     names::View,
     scene::{Doing, WaitFor},
-    words::{does, in_place, moves, story},
+    story::story,
+    words::{does, in_place, moves},
 };
 
 /// Says that no hang was found. There may be one nevertheless, because what threads sleep for is

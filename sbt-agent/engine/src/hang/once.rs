@@ -23,7 +23,9 @@ impl Once {
     fn of(function: &str) -> Option<Self> {
         match function {
             "__cxa_guard_acquire" => Some(Self::Variable),
-            "pthread_once" | "__pthread_once" | "call_once" => Some(Self::Routine),
+            "pthread_once" | "__pthread_once" | "call_once"
+            // To which it jumps: glibc's `pthread_once.c`, musl's `pthread_once.c`.
+            | "__pthread_once_slow" | "__pthread_once_full" => Some(Self::Routine),
             _ => None,
         }
     }
@@ -91,7 +93,7 @@ mod tests {
     use crate::{
         hang::{
             judge,
-            samples::{Seen, call, mutex},
+            samples::{Seen, call, joins, mutex},
             scene::{Doing, WaitFor},
         },
         report::HangCause,
@@ -151,6 +153,18 @@ mod tests {
             found.is_none_or(|found| found.because != Some(HangCause::Cycle)),
             "two has begun it"
         );
+    }
+
+    #[test]
+    fn a_routine_that_waits_for_the_end_of_one_that_wants_it_is_a_circle() {
+        for inner in ["__pthread_once_slow", "__pthread_once_full"] {
+            let mut seen = Seen::new();
+            seen.thread(1, "one", word(0x88), "*pthread_once < user s.cpp:6");
+            let calls = format!("init s.cpp:5 < *{inner} < start s.cpp:7");
+            seen.thread(2, "two", joins(1), &calls);
+            let hang = seen.hang();
+            assert_eq!(hang.because, Some(HangCause::Cycle), "{hang:?}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::{
     end::{Grade, end},
     finding::Finding,
     graph::{Graph, Need},
-    languages,
     scene::{Doing, Holder, WaitFor},
-    words::{does, in_place, sleeps, story},
+    signals::FOR_SIGNALS,
+    story::story,
+    words::{does, in_place},
 };
 
 /// Advice for a program whose tasks are not threads. The only known runtime of such programs is Go's.
@@ -16,9 +17,6 @@ const GOROUTINES: &str = "; which goroutines wait for what cannot be seen from o
 
 /// CPU time during the looks, in percent, up to which a thread that woke counts as asleep.
 const NEXT_TO_NOTHING_PCT: f64 = 1.0;
-
-/// System calls that only a signal ends.
-const FOR_SIGNALS: [&str; 4] = ["pause", "rt_sigsuspend", "rt_sigtimedwait", "signalfd"];
 
 /// System calls that end when something outside of the process does, such as a peer, a device or a
 /// timer. Locks and queues that processes share are not among them: who holds these is not known.
@@ -86,7 +84,7 @@ fn wakes(graph: &Graph, at: usize) -> Wakes {
         }
         _ => false,
     };
-    let by_time = !thread.slept || thread.gives_up();
+    let by_time = (!thread.slept || thread.gives_up()) && !thread.enters_monitor();
     // Daemons nap like this until a signal tells them to end.
     let by_handler = match &thread.doing {
         Doing::Waiting(WaitFor::Memory { naps, shared, .. }) => {
@@ -130,6 +128,7 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
         // Threads of a runtime that moves tasks wake each other, also where no task goes on.
         let naps = matches!(thread.doing, Doing::Call { .. }) && may_nap
             || thread.gives_up()
+            || thread.enters_monitor()
             || has_tasks(graph, at);
         !(graph.stays(at) || naps && used_nothing(graph, at))
     };
@@ -191,7 +190,7 @@ pub fn quiet(graph: &Graph) -> Option<Finding> {
     let spins = || alive().find(|at| awaits_memory(graph, *at));
     let lead = lead.filter(|_| is_outside);
     let kept = kept.filter(|_| is_denied);
-    let enters = || alive().find(|at| languages::enters_monitor(view, *at));
+    let enters = || alive().find(|at| view.thread(*at).enters_monitor());
     let lead = lead.or_else(spins).or_else(enters).or(kept);
     let lead = lead.unwrap_or(first);
     let mut who = vec![lead];
@@ -228,7 +227,7 @@ fn awaits_unknown_holder(graph: &Graph, at: usize) -> bool {
             ..
         })
     );
-    is_unknown && !thread.timed && graph.stays(at)
+    is_unknown && !thread.gives_up() && graph.stays(at)
 }
 
 /// Whether a thread has waited without end, and for long as far as that is known, for what another
@@ -249,7 +248,7 @@ fn awaits_others(graph: &Graph, at: usize) -> bool {
     );
     // If the holder of a lock is known, only the holder can end the wait.
     let is_anyones = !matches!(graph.need(at), Need::Thread(_));
-    let lasts = !thread.timed && !thread.ran_lately && graph.stays(at);
+    let lasts = !thread.gives_up() && !thread.ran_lately && graph.stays(at);
     is_for_others && is_anyones && lasts
 }
 
@@ -262,7 +261,7 @@ fn has_tasks(graph: &Graph, at: usize) -> bool {
 /// Whether a thread sleeps for a time only.
 fn is_for_a_time(graph: &Graph, at: usize) -> bool {
     let thread = graph.view.thread(at);
-    thread.timed || sleeps(thread)
+    thread.timed && !thread.enters_monitor() || thread.wakes_by_itself()
 }
 
 /// Whether a thread looks for a change of memory in a loop.
@@ -312,7 +311,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             1 => "; 1 more thread waits for the outside too".into(),
             more => format!("; {more} more threads wait for the outside too"),
         };
-        let naps = !view.thread(lead).slept && sleeps(view.thread(lead));
+        let naps = !view.thread(lead).slept && view.thread(lead).wakes_by_itself();
         if naps {
             return format!(
                 "the program sleeps and wakes again and again: {name} {}{}; what it looks for in \

@@ -1,6 +1,6 @@
 //! What was seen of processes that stand still. Data only; nothing is judged here.
 
-use crate::event::Kind;
+use crate::{event::Kind, java::waits_for_monitor};
 
 pub use crate::event::ThreadId;
 
@@ -157,12 +157,32 @@ pub struct Withheld {
 impl ThreadSeen {
     /// Whether the thread waits for something, but goes on after some time even without it. False
     /// for a thread at a barrier, which stays there.
-    pub const fn gives_up(&self) -> bool {
+    pub fn gives_up(&self) -> bool {
         match &self.doing {
             Doing::Waiting(WaitFor::Barrier(_)) => false,
-            Doing::Waiting(_) => self.timed,
+            Doing::Waiting(_) => self.timed && !self.enters_monitor(),
             _ => false,
         }
+    }
+
+    /// Whether the thread sleeps, and its sleep ends by itself.
+    pub fn wakes_by_itself(&self) -> bool {
+        match &self.doing {
+            Doing::Waiting(_) => self.gives_up(),
+            Doing::Call { name, .. } => name.contains("sleep") || name == "restart_syscall",
+            _ => false,
+        }
+    }
+
+    /// Whether the thread waits to enter a monitor of Java. Java's virtual machine looks for the monitor now and
+    /// then, and goes on waiting.
+    pub fn enters_monitor(&self) -> bool {
+        let sleeps = matches!(
+            self.doing,
+            Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. })
+        );
+        let stack = self.stack.iter();
+        sleeps && waits_for_monitor(stack.filter_map(|call| call.function.as_deref()))
     }
 }
 

@@ -9,13 +9,15 @@ use super::{
     finding::Finding,
     graph::{Graph, Need},
     languages, messages,
-    names::spoken,
+    names::{list, spoken},
     quiet,
     scene::{Doing, WaitFor},
-    spinners, team,
+    spinners,
+    story::{names_of, story},
+    team,
     threads::gone_words,
     unwoken,
-    words::{MOST_NAMES, does, list, names_of, story, there},
+    words::{MOST_NAMES, does, there},
 };
 use crate::{event::Kind, report::HangCause, words::time};
 
@@ -104,7 +106,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> String {
             let _ = write!(text, "{waker}; ");
         }
         let runs = graph.view.thread(root).doing == Doing::Running;
-        if runs && calls::wait(graph.view, root).is_none() {
+        if runs && calls::wait(graph.view.thread(root)).is_none() {
             text.push_str(if graph.view.lacks_cpu(root) {
                 graph.view.without_cpu()
             } else {

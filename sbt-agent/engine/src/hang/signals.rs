@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    absent::FOR_SIGNALS,
     names::View,
     scene::{Doing, ThreadSeen},
 };
+
+/// System calls that only a signal ends.
+pub const FOR_SIGNALS: [&str; 3] = ["pause", "rt_sigsuspend", "rt_sigtimedwait"];
 
 /// The names of the signals of Linux on x86-64 from 1 on (`asm-generic/signal.h`).
 const NAMES: [&str; 31] = [

@@ -2,14 +2,14 @@
 //! locks of runtimes.
 
 use super::{
-    calls::{SPIN_LOCK, Wait, wait},
+    calls::{SPIN_LOCK, wait},
     end::Grade,
     finding::Finding,
     graph::Graph,
     messages,
-    names::{View, spoken},
+    names::{View, list},
     scene::Doing,
-    words::{does, in_place, list, moves},
+    words::{does, in_place, moves, placed},
 };
 
 /// The most ranks of one program that are looked at together.
@@ -17,16 +17,6 @@ const MOST_RANKS: u32 = 32;
 
 /// Largest number of ranks that are named at one place.
 const MOST_NAMES: usize = 4;
-
-/// A wait in words, with the place in the program.
-pub fn placed(wait: &Wait) -> String {
-    let what = &wait.what;
-    match wait.own {
-        Some(own) if wait.is_mpi => format!("{what}, called in {}", spoken(own)),
-        Some(own) => format!("{what}, in {}", spoken(own)),
-        None => what.clone(),
-    }
-}
 
 /// What is found of processes whose threads wait in functions of MPI; `None` if there are none.
 pub fn ranks(graph: &Graph) -> Option<Finding> {
@@ -41,7 +31,7 @@ pub fn ranks(graph: &Graph) -> Option<Finding> {
         process.is_some_and(|process| process.rank.is_some())
     };
     let firsts: Vec<usize> = threads.filter(is_first).collect();
-    let waits = |at: &usize| wait(view, *at).is_some_and(|wait| wait.is_mpi);
+    let waits = |at: &usize| wait(view.thread(*at)).is_some_and(|wait| wait.is_mpi);
     if !firsts.iter().any(waits) {
         return None;
     }
@@ -60,13 +50,16 @@ pub fn ranks(graph: &Graph) -> Option<Finding> {
 pub fn all_wait(graph: &Graph, finding: &Finding) -> bool {
     let view = graph.view;
     let mut who = finding.who.iter();
-    who.all(|at| wait(view, *at).is_some() && !moves(view, *at))
+    who.all(|at| wait(view.thread(*at)).is_some() && !moves(view, *at))
 }
 
 /// Whether the threads of a finding wait in code that is too much to follow. Those that wait at a
 /// spin lock are known to wait, or else the lock changes hands.
 pub fn is_obscure(graph: &Graph, finding: &Finding) -> bool {
-    let mut waits = finding.who.iter().filter_map(|at| wait(graph.view, *at));
+    let mut waits = finding
+        .who
+        .iter()
+        .filter_map(|at| wait(graph.view.thread(*at)));
     waits.all(|wait| wait.what != SPIN_LOCK)
 }
 
@@ -77,7 +70,7 @@ pub fn at_locks(graph: &Graph) -> Option<Finding> {
     let threads = 0..view.scene.threads.len();
     let spins = |at: &usize| {
         view.thread(*at).doing == Doing::Running
-            && wait(view, *at).is_some_and(|wait| !wait.is_mpi)
+            && wait(view.thread(*at)).is_some_and(|wait| !wait.is_mpi)
             && !moves(view, *at)
     };
     let others = || threads.clone().filter(|at| !spins(at));
@@ -157,7 +150,7 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
     let mut places: Vec<(String, Vec<usize>)> = Vec::new();
     let mut is_mpi = false;
     for at in &finding.who {
-        let Some(wait) = wait(view, *at) else {
+        let Some(wait) = wait(view.thread(*at)) else {
             continue;
         };
         is_mpi |= wait.is_mpi;
@@ -181,7 +174,10 @@ pub fn text(graph: &Graph, finding: &Finding) -> Option<String> {
             format!("{names} {verb} {place}{}", messages::partners(view, ranks))
         })
         .collect();
-    let others = finding.who.iter().filter(|at| wait(view, **at).is_none());
+    let others = finding
+        .who
+        .iter()
+        .filter(|at| wait(view.thread(**at)).is_none());
     let others: Vec<String> = others
         .map(|at| {
             format!(

@@ -1,28 +1,16 @@
 //! Teams of OpenMP that cannot meet: their threads stand at different barriers, or exist only in
 //! the process from which this one was forked.
 
-use std::collections::HashSet;
-
 use super::{
     graph::Graph,
-    names::{View, line},
-    scene::{CallSeen, Doing, Scene, ThreadSeen, WaitFor},
-    words::list,
+    idle::ENDS,
+    names::{View, line, list},
+    scene::{CallSeen, Doing},
 };
-use crate::{event::Kind, place::short};
+use crate::event::Kind;
 
 /// Largest number of threads that are named at one place.
 const MOST_NAMES: usize = 3;
-
-/// Functions of the runtimes in which the thread that began a parallel region waits for its end.
-const ENDS: [&str; 6] = [
-    "GOMP_parallel",
-    "GOMP_teams",
-    "__kmpc_fork_call",
-    "__kmpc_end_serialized_parallel",
-    "__kmpc_fork_teams",
-    "GOMP_task_reductions",
-];
 
 /// How the names of functions begin in which threads of a team begin.
 const RUNTIME: [&str; 3] = ["start_thread", "gomp_thread_start", "clone"];
@@ -257,55 +245,6 @@ pub fn apart_text(graph: &Graph, at: usize, since: &str) -> String {
          complete: {}",
         told.join("; ")
     )
-}
-
-/// How the file names of the runtimes of OpenMP begin.
-const LIBRARIES: [&str; 3] = ["libgomp.", "libomp.", "libiomp5."];
-
-/// Which threads of a scene are kept by a runtime of OpenMP for the next parallel region, by index.
-pub fn idle(scene: &Scene) -> Vec<bool> {
-    let between = between_regions(scene);
-    let all = scene.threads.iter();
-    all.map(|thread| {
-        let is_first = thread.id.process == thread.id.thread;
-        is_idle(scene, thread) && !is_first && between.contains(&thread.id.process)
-    })
-    .collect()
-}
-
-fn is_idle(scene: &Scene, thread: &ThreadSeen) -> bool {
-    let sleeps = matches!(
-        thread.doing,
-        Doing::Waiting(WaitFor::Futex { .. } | WaitFor::Condvar { .. })
-    );
-    let of_openmp = |call: &CallSeen| {
-        let file = short(&call.binary);
-        LIBRARIES.iter().any(|begin| file.starts_with(begin))
-    };
-    let mut barriers = scene.barriers.iter();
-    let in_runtime = thread.stack.iter().any(of_openmp);
-    let of_system = thread.stack.iter().all(|call| call.of_system);
-    let is_kept = sleeps && !thread.timed && in_runtime && of_system;
-    is_kept && !barriers.any(|barrier| barrier.waiting.contains(&thread.id))
-}
-
-/// The processes of which it is known that no thread is in a parallel region: the calls of all threads are
-/// known, and none has begun a region.
-fn between_regions(scene: &Scene) -> HashSet<u32> {
-    let alive = || {
-        let threads = scene.threads.iter();
-        threads.filter(|thread| thread.doing != Doing::Ended)
-    };
-    let begins = |call: &CallSeen| {
-        let name = call.function.as_deref().unwrap_or_default();
-        ENDS.iter().any(|begin| name.starts_with(begin))
-    };
-    let in_region = |thread: &&ThreadSeen| !thread.is_whole || thread.stack.iter().any(begins);
-    let mut all: HashSet<u32> = alive().map(|thread| thread.id.process).collect();
-    for thread in alive().filter(in_region) {
-        all.remove(&thread.id.process);
-    }
-    all
 }
 
 /// Whether a barrier waits for threads that exist only in the process from which its own was

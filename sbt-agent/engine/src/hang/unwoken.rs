@@ -7,7 +7,8 @@ use super::{
     finding::Finding,
     graph::{Graph, Need},
     scene::{Doing, Holder, ThreadId, WaitFor},
-    words::{MOST_NAMES, does, in_place, is_file_lock, names_of, story},
+    story::{names_of, story},
+    words::{MOST_NAMES, does, in_place, is_file_lock},
 };
 
 /// Names the other threads that nobody wakes. Also says what each waits for and where, unless it waits
@@ -71,7 +72,7 @@ pub fn may_be_woken_by(graph: &Graph, at: usize) -> Option<String> {
     let view = graph.view;
     let mut wakers = graph.wakers(at).into_iter();
     // A thread that spins in a call of a runtime waits itself.
-    let waker = wakers.find(|waker| calls::wait(view, *waker).is_none())?;
+    let waker = wakers.find(|waker| calls::wait(view.thread(*waker)).is_none())?;
     let (name, does) = (view.name(waker), does(view, waker));
     let place = in_place(view, waker);
     Some(format!("{name} {does}{place}, and may wake it"))

@@ -3,18 +3,13 @@
 use std::fmt::Write as _;
 
 use super::{
-    calls,
-    graph::{Graph, Need},
+    calls::{self, Wait},
     languages, messages,
     names::{View, spoken},
     once::{self, Once},
-    scene::{CallSeen, Doing, Holder, Section, ThreadId, ThreadSeen, VariableSeen, WaitFor},
-    spinners::placed,
+    scene::{CallSeen, Doing, Holder, Section, ThreadId, VariableSeen, WaitFor},
 };
 use crate::{place::printable, words::time};
-
-/// Largest number of links in a story; the drawn chain shows the rest.
-const MOST_LINKS: usize = 5;
 
 /// Largest number of threads that a sentence names.
 pub const MOST_NAMES: usize = 3;
@@ -57,7 +52,7 @@ fn runs(view: &View, thread: usize) -> String {
     let mut facts = Vec::new();
     let lacks_cpu = view.lacks_cpu(thread);
     let verb = if lacks_cpu { "is ready to run" } else { "runs" };
-    let wait = calls::wait(view, thread);
+    let wait = calls::wait(view.thread(thread));
     let is_wait = wait.is_some();
     facts.extend(messages::partner(view, thread));
     let mut text = match (wait, view.at(thread)) {
@@ -111,14 +106,14 @@ fn waits(view: &View, thread: usize, wait: &WaitFor) -> String {
 
 /// The wait of a thread in words. `place`: where a thread waits for a lock whose holder is gone, as in
 /// ` in take() a.c:7`; empty to leave it out.
-fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
+pub fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
     if view.is_idle(thread) {
         return "waits for the next parallel region".into();
     }
     if let Some(address) = languages::python_lock(view, thread) {
         return format!("waits for a lock of Python ({address:#x})");
     }
-    if languages::enters_monitor(view, thread) {
+    if view.thread(thread).enters_monitor() {
         return "waits to enter a monitor of Java".into();
     }
     if let Some(text) = done_once(view, thread, place) {
@@ -196,7 +191,7 @@ fn wait_for(view: &View, thread: usize, wait: &WaitFor, place: &str) -> String {
             (false, _) => for_memory(view, thread, (*address, name.as_deref()), *naps),
         },
         WaitFor::Futex { address, .. } => {
-            match (calls::wait(view, thread), library(view, thread)) {
+            match (calls::wait(view.thread(thread)), library(view, thread)) {
                 (Some(wait), _) => format!("waits {} ({address:#x})", wait.what),
                 (None, Some(name)) => {
                     format!("waits in {name}() for a word of its memory to change")
@@ -250,7 +245,7 @@ fn for_section(view: &View, at: usize, section: Section, name: Option<&str>) -> 
 }
 
 /// The wait for what another thread, or this one, does once.
-fn done_once(view: &View, at: usize, place: &str) -> Option<String> {
+pub fn done_once(view: &View, at: usize, place: &str) -> Option<String> {
     let Doing::Waiting(WaitFor::Futex { address, .. }) = view.thread(at).doing else {
         return None;
     };
@@ -270,7 +265,7 @@ fn done_once(view: &View, at: usize, place: &str) -> Option<String> {
 }
 
 fn for_memory(view: &View, at: usize, word: (Option<u64>, Option<&str>), naps: bool) -> String {
-    if let Some(wait) = calls::wait(view, at) {
+    if let Some(wait) = calls::wait(view.thread(at)) {
         return format!("waits {}", wait.what);
     }
     let word = match word {
@@ -348,129 +343,9 @@ fn by_id(view: &View, id: ThreadId) -> String {
     }
 }
 
-/// What a thread does and where, and what the threads do that it waits for, up to the barrier
-/// `here` that the sentence is about.
-pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
-    let mut parts = Vec::new();
-    let mut seen = vec![thread];
-    let mut at = thread;
-    loop {
-        let first = at == thread;
-        let (part, next) = link(graph, at, here, first);
-        parts.push(part);
-        match next {
-            Some(next) if seen.contains(&next) => {
-                // A thread that went on meanwhile is in no circle.
-                if parts.len() > 1 && graph.circle(thread).is_none() {
-                    parts.pop();
-                }
-                break;
-            }
-            Some(_) if parts.len() >= MOST_LINKS => break,
-            Some(next) => {
-                seen.push(next);
-                at = next;
-            }
-            None => break,
-        }
-    }
-    parts.join(", which ")
-}
-
-/// What a thread does, and the thread that the story describes next.
-fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, Option<usize>) {
-    let view = graph.view;
-    match graph.need(at) {
-        Need::Barrier(barrier) if Some(barrier) == here => ("waits at this barrier".into(), None),
-        Need::Barrier(barrier) => {
-            let absent = &graph.absent[barrier];
-            let name = view.barrier(barrier, &absent.waiting);
-            let there = there(view, barrier, absent.arrived);
-            let next = graph.next(at).first().copied();
-            let text = match next {
-                Some(next) => format!(
-                    "waits at {name} ({there}), where {} is missing",
-                    view.name(next)
-                ),
-                None => format!("waits at {name} ({there})"),
-            };
-            (text, next)
-        }
-        Need::Thread(other) if once::runner(view, at).is_some() => {
-            let place = in_place(view, at).replacen(',', "", 1);
-            let text = done_once(view, at, &place).unwrap_or_default();
-            (text, (other != at).then_some(other))
-        }
-        Need::Thread(other) => {
-            let place = if first {
-                in_place(view, at)
-            } else {
-                String::new()
-            };
-            let text = does(view, at);
-            // The holder comes next in the sentence: leave out the place, so that what it does
-            // follows directly.
-            let text = if other == at {
-                format!("{text}{place}")
-            } else {
-                text
-            };
-            (text, (other != at).then_some(other))
-        }
-        // Behind the words on the holder, the place would seem to be the holder's.
-        Need::TheDead => {
-            let place = in_place(view, at).replacen(',', "", 1);
-            let text = match &view.thread(at).doing {
-                Doing::Waiting(wait) => wait_for(view, at, wait, &place),
-                _ => does(view, at),
-            };
-            (text, None)
-        }
-        Need::NoHandler => {
-            let text = does(view, at);
-            let why = ", and the process handles no signal";
-            (format!("{text}{}{why}", in_place(view, at)), None)
-        }
-        Need::AnyOf if graph.next(at).len() == 1 => {
-            let other = graph.next(at)[0];
-            (from(view, at, other, first), Some(other))
-        }
-        _ => {
-            let place = if first || !matches!(view.thread(at).doing, Doing::Running) {
-                in_place(view, at)
-            } else {
-                String::new()
-            };
-            (format!("{}{place}", does(view, at)), None)
-        }
-    }
-}
-
 /// Whether a system call waits for the lock of a file.
 pub fn is_file_lock(call: &str) -> bool {
     matches!(call, "flock" | "fcntl")
-}
-
-/// The wait of a thread at `at` for the thread `other`, which alone can end it, in words.
-fn from(view: &View, at: usize, other: usize, first: bool) -> String {
-    let place = match in_place(view, at) {
-        place if first && !place.is_empty() => format!("{place},"),
-        _ => String::new(),
-    };
-    let name = view.name(other);
-    match &view.thread(at).doing {
-        Doing::Waiting(WaitFor::Data { call, what, .. }) => {
-            let (call, what) = (printable(call), printable(what));
-            let from = if is_file_lock(&call) { "that" } else { "from" };
-            let holds = if is_file_lock(&call) {
-                " has locked"
-            } else {
-                ""
-            };
-            format!("waits in {call}(){place} for {what} {from} {name}{holds}")
-        }
-        _ => format!("waits{place} for the end of its child process {name}"),
-    }
 }
 
 /// Where a thread waits, unless [`does`] says it already.
@@ -493,32 +368,13 @@ pub fn there(view: &View, barrier: usize, arrived: u32) -> String {
     }
 }
 
-/// Names separated by commas; if there are many, only the first: `a, b and 3 more`.
-pub fn list(names: &[String], most: usize) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] if names.len() <= most => format!("{} and {last}", first.join(", ")),
-        _ => format!(
-            "{} and {} more",
-            names[..most - 1].join(", "),
-            names.len() - (most - 1)
-        ),
-    }
-}
-
-/// The names of threads; if there are more than [`MOST_NAMES`], only the first.
-pub fn names_of(graph: &Graph, threads: &[usize]) -> String {
-    let names: Vec<String> = threads.iter().map(|at| graph.view.name(*at)).collect();
-    list(&names, MOST_NAMES)
-}
-
-/// Whether a thread's sleep ends by itself.
-pub fn sleeps(thread: &ThreadSeen) -> bool {
-    match &thread.doing {
-        Doing::Waiting(_) => thread.gives_up(),
-        Doing::Call { name, .. } => name.contains("sleep") || name == "restart_syscall",
-        _ => false,
+/// A wait in words, with the place in the program.
+pub fn placed(wait: &Wait) -> String {
+    let what = &wait.what;
+    match wait.own {
+        Some(own) if wait.is_mpi => format!("{what}, called in {}", spoken(own)),
+        Some(own) => format!("{what}, in {}", spoken(own)),
+        None => what.clone(),
     }
 }
 
@@ -540,7 +396,8 @@ pub fn moves(view: &View, thread: usize) -> bool {
         same && lines
     };
     let seen = view.thread(thread);
-    let got_the_lock = seen.went_on && calls::wait(view, thread).is_some_and(|wait| !wait.is_mpi);
+    let got_the_lock =
+        seen.went_on && calls::wait(view.thread(thread)).is_some_and(|wait| !wait.is_mpi);
     got_the_lock || !seen.also_at.iter().all(is_near)
 }
 

@@ -1,8 +1,8 @@
 //! The facts of a job, from the facts of its recordings.
 
-use super::Origin;
 use crate::{
     choices::States,
+    origin::Origin,
     report::{
         BlockedOn, Facts, HangWho, IncompleteKind, IncompleteReport, JobReport, Run,
         StandstillReport,

@@ -1,8 +1,6 @@
 //! A parallel program of many processes, each with a recording of its own: how their clocks, ids and
 //! collectives become those of one job.
 
-use serde::{Deserialize, Serialize};
-
 pub mod clocks;
 pub mod facts;
 pub mod meetings;
@@ -15,55 +13,9 @@ pub const WORLD: &str = "world";
 /// all ranks call.
 pub const BY: &str = " by ";
 
-/// The longest name of a barrier, and of a clock, that recordings of a job may have, bytes.
-const LONGEST_NAME: usize = 512;
-const LONGEST_CLOCK: usize = 64;
-
 /// Whether the barrier of this name is one of `MPI_COMM_WORLD`.
 pub fn is_on_world(name: &str) -> bool {
     name.split_once(BY)
         .map_or(name, |(communicator, _)| communicator)
         == WORLD
-}
-
-/// Stands in names of communicators for the ranks of one machine: the communicators of two machines
-/// that differ only in that are two.
-pub const MACHINE: &str = "machine";
-
-/// Where a recording was made: the machine, and the process's place in a parallel program, as its
-/// launcher tells in the environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// The name of the machine.
-    pub host: String,
-    /// Identifies the kernel's `CLOCK_MONOTONIC`, by which the recording's times are: the machine's
-    /// boot.
-    pub clock: String,
-    /// The name of the job; `None` if the launcher gives none.
-    pub job: Option<String>,
-    /// The rank; `None` if the launcher gives none.
-    pub rank: Option<u32>,
-    /// The number of ranks of the job, if known.
-    pub ranks: Option<u32>,
-}
-
-impl Origin {
-    /// The name of a communicator in the job for its name in a recording; `None` if the recording is of no
-    /// rank.
-    pub fn name_in_job(&self, name: &str) -> Option<String> {
-        self.rank?;
-        // Files may be damaged, and the clock may stand in the name many times.
-        if name.len() > LONGEST_NAME || self.clock.len() > LONGEST_CLOCK {
-            return None;
-        }
-        Some(name.replace(MACHINE, &format!("{MACHINE} {}", self.clock)))
-    }
-
-    /// The name of the recording's process in sentences.
-    pub fn called(&self) -> String {
-        match self.rank {
-            Some(rank) => format!("rank {rank}"),
-            None => format!("a process on {}", self.host),
-        }
-    }
 }

@@ -4,10 +4,11 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Origin, clocks::Shift};
+use super::clocks::Shift;
 use crate::{
     event::{CallersId, Clocks, Event, SHARED, SPACE, address, space},
     model::{ids::PlaceId, tape::Step},
+    origin::Origin,
     place::Place,
     report::Report,
 };

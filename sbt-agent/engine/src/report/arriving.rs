@@ -43,7 +43,22 @@ impl Report {
             all(|thread| thread.in_barrier),
         );
         let sleeps_there = blocked > 0.0 && in_barrier >= IN_THE_BARRIER * blocked;
-        running <= ON_A_CPU * idle && sleeps_there
+        running <= ON_A_CPU * idle * self.on_cpus(site) && sleeps_there
+    }
+
+    /// The part of their work in which the threads of a site are on CPUs, of the time in which they could be. Where
+    /// threads lack CPUs, others wait longer for them, and do no more meanwhile.
+    fn on_cpus(&self, site: &SiteReport) -> f64 {
+        let rows = site.threads.iter();
+        let threads = rows.filter_map(|row| self.thread(row.thread));
+        let known = threads.filter_map(|thread| thread.running_ns.zip(thread.ready_ns));
+        let (running, ready): (Vec<_>, Vec<_>) = known.unzip();
+        let [running, ready] = [running, ready].map(|times| total(times) as f64);
+        if running > 0.0 {
+            running / (running + ready)
+        } else {
+            1.0
+        }
     }
 
     /// The times of a thread between its arrivals and the last arrivals; `None` if they are not known.
@@ -92,6 +107,7 @@ mod tests {
             let thread = &mut report.threads[id];
             thread.idle_ns = idle_ns;
             (thread.running_ns, thread.blocked_ns) = (Some(20), Some(0));
+            thread.ready_ns = Some(0);
             looks.threads.push(LookedThreadReport {
                 thread: Some(thread.id),
                 label: thread.label.clone(),
@@ -133,7 +149,21 @@ mod tests {
         assert!(!is_open(|report| {
             report.waits.as_mut().unwrap().threads[1].running_ns = Some(24);
         }));
-        let cases: [(&str, Change); 6] = [
+        // So is the same of the time for which the threads had CPUs.
+        let lacks: Change = |report| {
+            for thread in &mut report.threads {
+                thread.ready_ns = Some(20);
+            }
+            report.waits.as_mut().unwrap().threads[1].running_ns = Some(22);
+        };
+        assert!(!is_open(lacks));
+        let cases: [(&str, Change); 7] = [
+            ("on a CPU as long as could be", |report| {
+                for thread in &mut report.threads {
+                    thread.ready_ns = Some(20);
+                }
+                report.waits.as_mut().unwrap().threads[1].running_ns = Some(23);
+            }),
             ("nobody looked", |report| report.waits = None),
             ("on a CPU", |report| {
                 report.waits.as_mut().unwrap().threads[1].running_ns = Some(25);

@@ -179,6 +179,22 @@ kinds! {
     }
 }
 
+impl VerdictKind {
+    /// Whether a verdict of this kind says that a thread has more work than others.
+    pub const fn is_of_work(self) -> bool {
+        matches!(
+            self,
+            Self::SerialPhase
+                | Self::GrowingImbalance
+                | Self::PersistentStraggler
+                | Self::AlternatingStragglers
+                | Self::RotatingStraggler
+                | Self::StragglerAtManySites
+                | Self::StragglerExecutesMore
+        )
+    }
+}
+
 kinds! {
     /// How a barrier was recognised.
     pub enum BarrierKind of Kind {

@@ -335,8 +335,8 @@ pub struct ThreadReport {
     pub npt_ns: u64,
     /// CPU time that probes cost the thread; null if it was not measured.
     pub own_cost_ns: Option<u64>,
-    /// Mean time for which a fixed piece of work kept the thread's CPU just before arrivals: the longer, the
-    /// slower the CPU was. Null if that was not measured.
+    /// Mean time for which a fixed piece of work kept the thread's CPU just before arrivals, without the longest
+    /// of these times if there are several: the longer, the slower the CPU was. Null if that was not measured.
     #[serde(default)]
     pub fixed_work_ns: Option<f64>,
     /// The shortest of these times; null if it is not known.

@@ -11,9 +11,9 @@ use super::{
 use crate::{
     choices::States,
     counters::Plan,
-    job::Origin,
     looks,
     model::{cost::Tariff, ids::SiteId, told::ToldEpisode},
+    origin::Origin,
 };
 
 /// The facts of a run that a report tells as the session knows them.

@@ -153,6 +153,11 @@ impl MachineReport {
             .saturating_sub(self.target_ns)
             .saturating_sub(self.own_ns)
     }
+
+    /// The mean number of CPUs that something used which took so much CPU time, ns.
+    pub fn in_cpus(&self, ns: u64) -> f64 {
+        ns as f64 / self.looked_ns.max(1) as f64
+    }
 }
 
 impl super::Report {

@@ -1,16 +1,27 @@
 //! What kept a thread off the CPU, where every context switch was seen: what it was blocked on, and
 //! what took its CPU.
 
-use crate::report::{BlockedReason, BlockedReport, LateReport, Report, TakerKind, TakerReport};
+use crate::report::{
+    BlockedReason, BlockedReport, LateReport, Report, TakerKind, TakerReport, VerdictKind,
+    VerdictReport,
+};
 
 /// The advice on a sleep whose reason is not known, or has no better advice.
 pub const TAKE_OUT: &str = "Take that out of the phase, or let it go on beside the work";
+
+/// For what a thread sleeps, if that is not known.
+pub const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 
 /// A reason must explain at least this fraction: nothing else can explain more.
 const HALF: f64 = 0.5;
 
 /// Below this share of the time, in percent, a taker is one of many and not worth mentioning.
 const TAKEN: f64 = 20.0;
+
+/// Whether a verdict tells of a sleep for an unknown reason, which may be a lock.
+pub fn may_be_lock(verdict: &VerdictReport) -> bool {
+    verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(UNKNOWN)
+}
 
 /// What the last thread was blocked on for longer than the others, if that explains at least half
 /// of `excess_ns`, the sum over the `split_episodes`.

@@ -2,9 +2,10 @@
 //! them more slowly. Needs a counter (`-e instructions`).
 
 use super::{
+    cost::Cost,
     culprit::Culprit,
     late::for_want_of_a_cpu,
-    words::{Cost, Others, who},
+    words::{Others, who},
 };
 use crate::report::{
     Figure, Report, SiteReport, SiteThreadReport, VerdictKind, VerdictReport, counters::per_phase,

@@ -1,10 +1,6 @@
 //! The verdict on an imbalance that grows over the run.
 
-use super::{
-    culprit::Culprit,
-    late,
-    words::{Cost, who},
-};
+use super::{cost::Cost, culprit::Culprit, late, words::who};
 use crate::{
     report::{
         Figure, Report, SiteReport, StragglerPattern, TrendReport, VerdictKind, VerdictReport,

@@ -1,9 +1,6 @@
 //! Verdicts on what kept the last thread: the kernel, not its work.
 
-use super::{
-    away, lack, speed, waiting,
-    words::{Cost, who},
-};
+use super::{away, cost::Cost, lack, speed, waiting, words::who};
 use crate::{
     report::{
         Figure, LateReport, Report, SiteReport, SiteThreadReport, StragglerPattern,
@@ -25,9 +22,6 @@ const UNEXPLAINED: f64 = 10.0;
 /// The percentage of thread time from which sleep is told although its cause is unknown. Looks or sums
 /// show a place for nearly all of a thread's time in the kernel.
 const UNEXPLAINED_SLEEP: f64 = 5.0;
-
-/// For what a thread sleeps, if that is not known.
-const UNKNOWN: &str = "for input or output, a lock, a page fault or a pause";
 
 /// Where threads lack CPUs, another cause must explain this part of the wait at least.
 const NOISY: f64 = 0.15;
@@ -147,11 +141,22 @@ fn verdict(
     }
 }
 
-/// The thread that comes last again and again at all of a site's barriers.
+/// The thread that comes last again and again at all of a site's barriers, and for which the others wait for most
+/// of their time there: another thread may come last more often, by little.
 fn persistent(site: &SiteReport) -> Option<&StragglerReport> {
     let is_one = site.straggler_by_barrier.is_empty();
     let last = site.straggler.as_ref().filter(|_| is_one);
-    last.filter(|last| last.pattern == StragglerPattern::Persistent)
+    let last = last.filter(|last| last.pattern == StragglerPattern::Persistent)?;
+    let kept = site
+        .threads
+        .iter()
+        .map(|thread| thread.kept_ns.unwrap_or(0));
+    let own = site
+        .threads
+        .iter()
+        .filter(|thread| thread.thread == last.thread);
+    let own = total(own.map(|thread| thread.kept_ns.unwrap_or(0)));
+    (own as f64 >= HALF * total(kept) as f64).then_some(last)
 }
 
 /// What the sentence says of the last thread before how late it is: `T3 w comes last in 93 % of 40
@@ -240,7 +245,7 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
             "for input or output, a page fault or a pause; no wait for a lock was seen".into(),
             away::TAKE_OUT,
         ),
-        (None, _) => (UNKNOWN.into(), away::TAKE_OUT),
+        (None, _) => (away::UNKNOWN.into(), away::TAKE_OUT),
     };
     let why = if why.is_empty() {
         why
@@ -269,11 +274,6 @@ pub fn blocked(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         &part,
         "blocked_pct",
     ))
-}
-
-/// Whether a verdict tells of a sleep for an unknown reason, which may be a lock.
-pub fn may_be_lock(verdict: &VerdictReport) -> bool {
-    verdict.kind == VerdictKind::StragglerBlocked && verdict.text.contains(UNKNOWN)
 }
 
 /// The lock with most waiting, if its waits are at least half as long as the last threads slept.

@@ -15,6 +15,7 @@ use spread::Loss;
 mod asleep;
 mod away;
 mod completion;
+mod cost;
 mod counted;
 mod culprit;
 mod drift;
@@ -30,6 +31,7 @@ mod short;
 mod speed;
 mod spread;
 mod start;
+mod team;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unaccounted;

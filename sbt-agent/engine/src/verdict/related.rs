@@ -1,10 +1,6 @@
 //! Which counter goes best with who is late. A correlation is told as one: it is no cause by itself.
 
-use super::{
-    kernel,
-    shape::is_of_work,
-    words::{Cost, Others},
-};
+use super::{cost::Cost, kernel, words::Others};
 use crate::{
     counters::{Says, says},
     report::{Figure, LateReport, RelatedReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -57,7 +53,7 @@ pub fn add(report: &Report, found: &mut [VerdictReport]) {
 }
 
 fn add_to(report: &Report, verdict: &mut VerdictReport) {
-    let is_late = is_of_work(verdict.kind)
+    let is_late = verdict.kind.is_of_work()
         || matches!(
             verdict.kind,
             VerdictKind::StragglerExecutesSlower | VerdictKind::StragglerBlocked

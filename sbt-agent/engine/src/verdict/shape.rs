@@ -1,12 +1,14 @@
 //! Verdicts on how work is spread over the threads, where only work made the last thread late.
 
 use super::{
+    away,
+    cost::Cost,
     culprit::{Culprit, members},
     kernel, lack,
-    late::{Excess, is_uneven, may_be_lock, of_work, stands_out},
+    late::{Excess, is_uneven, of_work, stands_out},
     noise::{is_noise, is_noise_of},
     speed,
-    words::{Cost, Others, give_less, hand_out, share_out, who, whole},
+    words::{Others, give_less, hand_out, share_out, who, whole},
 };
 use crate::{
     report::{
@@ -197,20 +199,6 @@ fn few(report: &Report, site: &SiteReport) -> String {
     names.join(", ")
 }
 
-/// Whether a verdict says that a thread has more work than others.
-pub const fn is_of_work(kind: VerdictKind) -> bool {
-    matches!(
-        kind,
-        VerdictKind::SerialPhase
-            | VerdictKind::GrowingImbalance
-            | VerdictKind::PersistentStraggler
-            | VerdictKind::AlternatingStragglers
-            | VerdictKind::RotatingStraggler
-            | VerdictKind::StragglerAtManySites
-            | VerdictKind::StragglerExecutesMore
-    )
-}
-
 /// Whether a verdict on one site or thread stands: not on how work is spread where threads may work in
 /// the barrier itself, and not where sbt's own stops, or a want of CPUs, may have made the difference.
 pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
@@ -219,7 +207,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         VerdictKind::StragglerBlocked | VerdictKind::StragglerLostItsCpu
     );
     let works = |site| report.worked_in_barrier_ns(site) > 0;
-    let is_of_spread = is_of_work(verdict.kind);
+    let is_of_spread = verdict.kind.is_of_work();
     if is_of_spread && may_be_want_of_cpus(report, verdict) {
         return false;
     }
@@ -227,7 +215,9 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
         Some(site) if (is_of_spread || is_of_lack) && is_disturbed(report, site) => false,
         Some(site) if is_of_spread && may_be_of_completion(report, site) => false,
         // Where threads sleep on in the barrier, the sleep of unknown place may be that one.
-        Some(site) if may_be_lock(verdict) && report.each_sleeps_on_ns(site).is_some() => false,
+        Some(site) if away::may_be_lock(verdict) && report.each_sleeps_on_ns(site).is_some() => {
+            false
+        }
         _ if is_of_lack => true,
         Some(site) => !works(site),
         None => {

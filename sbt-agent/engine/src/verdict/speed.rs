@@ -5,8 +5,9 @@
 //! work is not known; the fixed piece of work that is timed is slowed as much as anything.
 
 use super::{
+    cost::Cost,
     culprit::{Culprit, members},
-    words::{Cost, Others, who},
+    words::{Others, who},
 };
 use crate::{
     report::{Figure, LateReport, Report, SiteReport, VerdictKind, VerdictReport},
@@ -60,7 +61,8 @@ impl Slower {
         };
         Self {
             measured,
-            at_most: explains * (1.0 + UNLIKE * (shared - OWN_CORE).max(0.0)),
+            at_most: (explains * (1.0 + UNLIKE * (shared - OWN_CORE).max(0.0)))
+                .min(explains.max(MOST_SHARED)),
         }
     }
 
@@ -205,4 +207,23 @@ pub fn slow_cpu(report: &Report, site: &SiteReport) -> Option<VerdictReport> {
         ]
         .into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_neighbour_on_a_core_slows_work_to_less_than_a_half() {
+        let mut report = crate::samples::imbalanced().report;
+        report.fixed_work_shortest_ns = Some(100);
+        let at_most = |measured, took_ns| {
+            let slower = Slower::new(Some(measured), Some(took_ns), None, &report);
+            format!("{:.3}", slower.at_most)
+        };
+        assert_eq!(at_most(1.1, 150.0), "1.249");
+        assert_eq!(at_most(1.75, 195.0), "2.000");
+        // Its clock may be lower.
+        assert_eq!(at_most(2.5, 195.0), "2.500");
+    }
 }

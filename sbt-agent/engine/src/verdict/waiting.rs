@@ -1,11 +1,7 @@
 //! Verdicts by looks at sleeping threads: the lock for which threads wait, and where they sleep in
 //! their work. They need no straggler: all threads may be equally slow.
 
-use super::{
-    explained, late,
-    shape::is_of_work,
-    words::{Cost, who},
-};
+use super::{away, cost::Cost, explained, words::who};
 use crate::{
     looks::FEW,
     report::{
@@ -38,6 +34,9 @@ mod tests;
 
 /// A holder is worth naming from this percentage of the looks on, and so is what it did meanwhile.
 const MOSTLY: f64 = 50.0;
+
+/// A thread sleeps nearly always where it does so for this part of the time that all sleep there.
+const NEARLY_ALL: f64 = 0.8;
 
 /// A lock explains a sleep at another place if threads wait for the lock for this fraction of that
 /// sleep or longer.
@@ -85,7 +84,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
         let is_told = |other: &VerdictReport| {
             let is_elsewhere = || others().any(|place| says(other, place) && is_most(place));
             places.iter().any(|place| says(other, place))
-                || late::may_be_lock(other) && others().all(is_most)
+                || away::may_be_lock(other) && others().all(is_most)
                 || other.thread.is_none() && is_elsewhere()
         };
         found.retain(|other| !is_told(other));
@@ -100,7 +99,7 @@ pub fn add(report: &Report, found: &mut Vec<VerdictReport>) {
     by_looks.extend(posted.iter().map(|(verdict, _)| verdict.clone()));
     for (verdict, share_pct) in spins(looks, !report.sites.is_empty()) {
         // A thread that spins for a lock is late because of the lock, and has no more work than others.
-        found.retain(|other| !(is_of_work(other.kind) && explained(other) <= 2.0 * share_pct));
+        found.retain(|other| !(other.kind.is_of_work() && explained(other) <= 2.0 * share_pct));
         by_looks.push(verdict);
     }
     // Without barriers it is not known who waits for a thread that sleeps; but threads that wait for
@@ -314,8 +313,16 @@ pub fn of_the_last(
     };
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
     let how = if is_call { "in" } else { "for" };
+    // Where any thread may be last, the one that sleeps there nearly always is named.
+    let mut rows = report.threads.iter().filter(|_| thread.is_none());
+    let whose = rows.find(|row| {
+        let own = threads(most).into_iter().filter(|seen| seen.tid == row.tid);
+        let own = total(own.map(|seen| looks.slept_ns(&seen)));
+        own as f64 >= NEARLY_ALL * slept.max(1) as f64
+    });
+    let whose = whose.map_or_else(String::new, |row| format!(" ({})", who(report, row.id)));
     Some((
-        format!("{how} {}{}, {by}", most.called(), held(most)),
+        format!("{how} {}{whose}{}, {by}", most.called(), held(most)),
         advice_at(most),
     ))
 }

@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 
 use super::user::{Scope, User, caller};
-use crate::process::folder;
+use crate::folders::folder;
 
 static USER: OnceLock<Option<User>> = OnceLock::new();
 

@@ -14,7 +14,7 @@ use std::{
 
 use super::{Mapping, folder};
 use crate::access::target;
-use crate::{files::FileId, vdso};
+use crate::{file_id::FileId, vdso};
 
 /// `struct procmap_query` of linux/fs.h.
 #[repr(C)]

@@ -10,11 +10,7 @@ use std::{
 use thiserror::Error;
 
 use super::folder;
-use crate::{
-    access::target,
-    files::{FileId, ProbedFile},
-    vdso,
-};
+use crate::{access::target, file_id::FileId, vdso};
 
 /// An executable mapping of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,12 +91,6 @@ impl Mapping {
     /// Whether the mapping is a part of this file.
     pub fn is_of(&self, file: FileId) -> bool {
         self.id == file
-    }
-
-    /// Opens the mapped file, and looks for what can be probed in it.
-    pub fn open(&self, pid: u32) -> io::Result<ProbedFile> {
-        let file = self.file(pid).map_err(io::Error::other)?;
-        ProbedFile::read(file, &self.path)
     }
 }
 

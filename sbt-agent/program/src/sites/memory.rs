@@ -5,7 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use super::Resolver;
 use crate::clock;
 use crate::{
-    files::{FileId, ProbedFile},
+    file_id::FileId,
+    files::ProbedFile,
     process::{self, Mapping},
     vdso,
 };
@@ -210,7 +211,11 @@ impl Resolver {
     fn kernels_code(&mut self, mapping: &Mapping) -> Option<usize> {
         let mut known = self.modules.iter();
         let known = known.position(|module| vdso::is(&module.file.shown));
-        known.or_else(|| Some(self.add_known(Arc::new(mapping.open(self.space.pid).ok()?))))
+        known.or_else(|| {
+            Some(self.add_known(Arc::new(
+                ProbedFile::of_mapping(mapping, self.space.pid).ok()?,
+            )))
+        })
     }
 
     pub(super) fn find(&mut self, address: u64) -> Option<(usize, u64)> {

@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{
-    files::{FileId, ProbedFile},
-    wanted::Wanted,
-};
+use crate::{file_id::FileId, files::ProbedFile, wanted::Wanted};
 
 /// Files that were read and searched for the functions that the user names.
 #[derive(Clone, Default)]

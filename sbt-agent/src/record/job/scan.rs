@@ -11,8 +11,9 @@ use super::{
 };
 use sbt_engine::{
     event::Event,
-    job::{Origin, is_on_world},
+    job::is_on_world,
     model::tape::Step,
+    origin::Origin,
     report::{Facts, IncompleteKind, IncompleteReport},
     words::time,
 };

@@ -11,8 +11,8 @@ use super::{MS, S, START, place};
 use crate::record::{Begin, Recorder, Sink, job};
 use sbt_engine::{
     event::{CallersId, Clocks, Event, Kind, SHARED, SPACE},
-    job::Origin,
     model::{ids::PlaceId, site::Roles, tape::Step},
+    origin::Origin,
     report::{Facts, IncompleteKind, Report, Run},
 };
 

@@ -57,7 +57,7 @@ use sbt_engine::{
     counters::{Counter, Plan},
     event::space,
 };
-use sbt_program::{clock, files::FileId, process};
+use sbt_program::{clock, file_id::FileId, process};
 use sleeps::{Sample, Samples, Sleeps};
 
 use super::{Files, Measurement, Sink, Totals, abilities::Scope};

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::space::PAGE;
-use sbt_program::{arch::BREAKPOINT, files::FileId, memory::Memory};
+use sbt_program::{arch::BREAKPOINT, file_id::FileId, memory::Memory};
 
 /// The largest number of pages that are mapped.
 const MOST: usize = 4096;

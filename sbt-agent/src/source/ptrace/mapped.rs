@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sbt_program::{files::FileId, process};
+use sbt_program::{file_id::FileId, process};
 
 /// A mapping of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

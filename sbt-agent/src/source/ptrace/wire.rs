@@ -114,9 +114,9 @@ impl Stood {
 /// A file, and the places that are watched in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Watched {
-    /// Device of the file, as in [`sbt_program::files::FileId`].
+    /// Device of the file, as in [`sbt_program::file_id::FileId`].
     pub device: u64,
-    /// Inode of the file, as in [`sbt_program::files::FileId`].
+    /// Inode of the file, as in [`sbt_program::file_id::FileId`].
     pub inode: u64,
     /// Where breakpoints belong.
     pub places: Vec<ProgramPlace>,

@@ -136,9 +136,10 @@ fn who_waits_for_the_next_parallel_region_is_no_victim() {
         address: 0x5000,
         shared: false,
     });
-    for number in [1, 2] {
+    let libraries = ["/usr/lib/libgomp.so.1", "/x.libs/libgomp-a34b3233.so.1.0.0"];
+    for (number, library) in [1, 2].into_iter().zip(libraries) {
         seen.thread(number, "pool", futex.clone(), "*gomp_thread_start");
-        seen.of(number).stack[0].binary = "/usr/lib/libgomp.so.1".into();
+        seen.of(number).stack[0].binary = library.into();
     }
     let hang = judge(&seen.0).unwrap();
     let text = "main waits in read() for pipe:[7], in main() a.c:9, and only its own process holds the \
@@ -244,6 +245,21 @@ fn java_tells_who_holds_its_locks() {
     seen.of(3).stack = stack(calls);
     let text = report(&seen.0, PROCESS).text;
     assert!(!text.contains("monitor"), "{text}");
+    // A virtual machine looks for the monitor now and then, by itself.
+    seen.of(3).stack = stack("*park < *ObjectMonitor::EnterI(JavaThread*)");
+    seen.of(3).timed = true;
+    for slept in [true, false] {
+        (seen.of(3).slept, seen.of(3).ran_ns) = (slept, Some(0));
+        let found = report(&seen.0, PROCESS);
+        assert_eq!(found.outcome, Some(LookOutcome::Unknown), "{}", found.text);
+        assert!(
+            found
+                .text
+                .contains("order waits to enter a monitor of Java"),
+            "{}",
+            found.text
+        );
+    }
     // A program that waits for the outside needs no advice.
     let mut seen = alone(call("accept", "socket:[7]"));
     seen.0.processes[0].language = Some(Language::Java);

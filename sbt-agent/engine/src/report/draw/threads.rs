@@ -110,7 +110,7 @@ fn thread(
         weighted_path_pct: pct(row.weighted_path_ns, weight),
         npt_ns: ns(row.normalised_ns),
         own_cost_ns: None,
-        fixed_work_ns: row.speeds.mean_ns(),
+        fixed_work_ns: row.speeds.mean_without_longest_ns(),
         fixed_work_least_ns: row.speeds.least_ns,
         fixed_work_times: row.speeds.times,
         counters,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Case, cpus_called, list, others, team::Member};
+use super::{super::team::Member, Case, cpus_called, list, others};
 use crate::report::{Figure, VerdictKind, VerdictReport};
 
 /// Fraction of their time for which the bound threads must be ready without a CPU.

@@ -1,6 +1,9 @@
 //! Verdicts on more threads than CPUs.
 
-use super::super::words::whole;
+use super::super::{
+    team::{cpus_of_team, others_cpus},
+    words::whole,
+};
 use crate::{
     report::{
         BarrierKind, Figure, Report, ThreadReport, ThreadTimeReport, VerdictKind, VerdictReport,
@@ -38,7 +41,7 @@ pub struct Shortage {
 /// unknown.
 pub fn shortage(report: &Report) -> Option<Shortage> {
     // The CPUs that count are those of the threads that meet.
-    let cpus = super::cpus_of_team(report).or(report.run.cpus)?;
+    let cpus = cpus_of_team(report).or(report.run.cpus)?;
     let threads = threads_at_a_time(report);
     let (ready_pct, wanted) = wanted(report)?;
     let is_short = threads > cpus && ready_pct >= READY && wanted > f64::from(cpus);
@@ -180,7 +183,7 @@ pub fn more_threads_than_cpus(report: &Report) -> Option<VerdictReport> {
     let own = ran / used.max(1) as f64 * f64::from(short.threads);
     let are_far_too_many = short.threads >= FAR_TOO_MANY.saturating_mul(short.cpus);
     let taken = own.max(f64::from(short.cpus) * TAKEN);
-    if !are_far_too_many && super::others::used(report) > taken {
+    if !are_far_too_many && others_cpus(report) > taken {
         return None;
     }
     let text = format!(

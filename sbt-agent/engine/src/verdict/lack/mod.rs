@@ -4,9 +4,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{culprit::members, excess::Excess, shape::is_of_work, words::Cost};
+use super::{
+    cost::Cost,
+    culprit::members,
+    excess::Excess,
+    team::{Team, Wanted},
+};
 use crate::report::{
-    Figure, Report, SchedulingReport, SiteReport, ThreadReport, VerdictKind, VerdictReport,
+    Figure, Report, SchedulingReport, SiteReport, VerdictKind, VerdictReport,
     scheduling::{cpu_list, written_cpus},
 };
 
@@ -17,11 +22,9 @@ mod own;
 mod priority;
 mod quota;
 pub mod stood;
-mod team;
 
 pub use others::{too, unknown};
 pub use quota::at_most_ns as throttled_at_most_ns;
-use team::{Team, Wanted};
 
 /// Percentage of the threads' time from which a lack of CPUs is told: disturbances take a few
 /// percent.
@@ -168,15 +171,6 @@ pub fn is_of_the_run(report: &Report) -> bool {
     of_the_run(report).is_some_and(|verdict| verdict.kind != VerdictKind::OthersTakeCpus)
 }
 
-/// The number of CPUs on which the threads that meet may run; `None` if it is unknown.
-pub fn cpus_of_team(report: &Report) -> Option<u32> {
-    let scheduling = report.run.scheduling.as_ref()?;
-    let cpus = Team::of(report, scheduling).cpus?;
-    u32::try_from(cpus.len()).ok()
-}
-
-pub use others::in_the_mean as others_cpus;
-
 /// How few of the machine's CPUs are allowed to the threads that meet, as a part of a sentence; empty
 /// if all are, or if that is unknown.
 pub fn restriction(report: &Report) -> String {
@@ -239,7 +233,7 @@ pub fn stands(report: &Report, verdict: &VerdictReport) -> bool {
     let cause = of_the_run(report);
     // A thread that shares its CPU with a busy thread also shares the caches, and so takes longer.
     let is_named = cause.as_ref().is_some_and(|cause| {
-        cause.thread.is_some() && cause.thread == verdict.thread && is_of_work(verdict.kind)
+        cause.thread.is_some() && cause.thread == verdict.thread && verdict.kind.is_of_work()
     });
     if is_named {
         return runs_twice(report, verdict) == Some(true);
@@ -403,10 +397,4 @@ fn cpus_called(cpus: &BTreeSet<u32>) -> String {
     let written = written_cpus(cpus);
     let plural = if cpus.len() == 1 { "" } else { "s" };
     format!("CPU{plural} {written}")
-}
-
-/// The share of its work for which a thread was ready without a CPU; `None` if it is unknown.
-fn ready_in_work(thread: &ThreadReport) -> Option<f64> {
-    let (ready, work) = (thread.ready_ns?, thread.work_ns?);
-    (work > 0).then(|| ready as f64 / work as f64)
 }

@@ -1,6 +1,6 @@
 //! Other processes that use the CPUs; and a lack of CPUs whose cause is not known.
 
-use super::{Case, Lack, cpu_list, list};
+use super::{super::team::others_cpus, Case, Lack, cpu_list, list};
 use crate::report::{
     Figure, ForeignReport, MachineReport, Report, SchedulingReport, StatesLevel, VerdictKind,
     VerdictReport,
@@ -18,15 +18,10 @@ const NAMED: f64 = 0.1;
 /// A step of the kernel's CPU times of processes, ns: a difference of two may be too large by one.
 const STEP_NS: u64 = 10_000_000;
 
-/// The number of CPUs that something used in the mean.
-fn in_cpus(machine: &MachineReport, ns: u64) -> f64 {
-    ns as f64 / machine.looked_ns.max(1) as f64
-}
-
 /// Verdict: other processes take the CPUs.
 pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     let machine = case.scheduling.machine.as_ref()?;
-    let used = in_cpus(machine, machine.others_ns());
+    let used = machine.in_cpus(machine.others_ns());
     if used < HALF * case.lack.ready_threads || used < LEAST_CPUS {
         return None;
     }
@@ -66,17 +61,10 @@ pub fn processes(case: &Case<'_>) -> Option<VerdictReport> {
     ))
 }
 
-/// How many CPUs processes that are not of the program use in the mean; 0 if that is not known.
-pub fn in_the_mean(report: &Report) -> f64 {
-    let scheduling = report.run.scheduling.as_ref();
-    let machine = scheduling.and_then(|scheduling| scheduling.machine.as_ref());
-    machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()))
-}
-
 /// The mean number of the machine's CPUs that did nothing; `None` if that is not known.
 fn idle_cpus(machine: &MachineReport) -> Option<f64> {
     let online = cpu_list(&machine.online)?.len() as f64;
-    Some((online - in_cpus(machine, machine.busy_ns.saturating_add(machine.stolen_ns))).max(0.0))
+    Some((online - machine.in_cpus(machine.busy_ns.saturating_add(machine.stolen_ns))).max(0.0))
 }
 
 /// Whether each thread may run on all of the machine's CPUs.
@@ -93,24 +81,17 @@ pub(super) fn meanwhile(report: &Report) -> &'static str {
         .iter()
         .any(|thread| thread.running_ns.is_some());
     if is_known {
-        "; until then compare `running`, not `work`"
+        "; meanwhile compare the `running` columns: `work` includes time without a CPU"
     } else {
         ""
     }
-}
-
-/// The mean number of CPUs that other processes used; 0 if it is unknown.
-pub(super) fn used(report: &Report) -> f64 {
-    let scheduling = report.run.scheduling.as_ref();
-    let machine = scheduling.and_then(|known| known.machine.as_ref());
-    machine.map_or(0.0, |machine| in_cpus(machine, machine.others_ns()))
 }
 
 /// What other processes used, as the end of a sentence on another cause; empty if that is little
 /// beside what the threads lacked.
 pub fn too(report: &Report) -> String {
     const LEAST: f64 = 0.25;
-    let used = used(report);
+    let used = others_cpus(report);
     let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads);
     if used >= LEAST * lacks && used >= LEAST {
         format!("; processes that are not of this program use {used:.1} CPUs too")
@@ -136,7 +117,7 @@ pub fn unknown(report: &Report) -> (String, &'static str) {
         .scheduling
         .as_ref()
         .and_then(|known| known.machine.as_ref());
-    let own = machine.map(|machine| in_cpus(machine, machine.own_ns));
+    let own = machine.map(|machine| machine.in_cpus(machine.own_ns));
     let lacks = Lack::of(report).map_or(0.0, |lack| lack.ready_threads);
     if own.is_some_and(|own| lacks > 0.0 && own >= HALF * lacks) {
         return (

@@ -1,6 +1,6 @@
 //! Busy threads of the program that come to no barrier, and take the CPUs of those that do.
 
-use super::{Case, cpus_called, list, others, team::Member};
+use super::{super::team::Member, Case, cpus_called, list, others};
 use crate::report::{Figure, Report, VerdictKind, VerdictReport};
 
 /// A thread takes a CPU if it is on one for this fraction of the time.

@@ -1,6 +1,6 @@
 //! Threads with a lower priority than others of the same program.
 
-use super::{Case, list, others, team::Member};
+use super::{super::team::Member, Case, list, others};
 use crate::report::{Figure, VerdictKind, VerdictReport, WaitKind};
 
 /// By how much a thread's weight must exceed another's to take its CPU away: three nice values.

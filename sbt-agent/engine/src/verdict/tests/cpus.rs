@@ -18,6 +18,22 @@ fn who_was_woken_late_has_no_more_work() {
 }
 
 #[test]
+fn who_comes_last_by_little_does_not_sleep_for_the_one_that_does() {
+    let mut program = Program::new(2);
+    program.rounds(100, |round| match round % 10 {
+        0..7 => vec![[3 * MS + 200 * US, 0, 0], runs(3)],
+        9 => vec![runs(3), [3 * MS, 0, 40 * MS]],
+        _ => vec![runs(3), [3 * MS + 200 * US, 0, 0]],
+    });
+    let straggler = program.report().sites[0].straggler.clone().unwrap();
+    assert_eq!(straggler.thread, 0);
+    assert_eq!(straggler.pattern, "persistent");
+    let verdict = program.only(VerdictKind::StragglerBlocked);
+    assert_eq!(verdict.thread, Some(1));
+    says(&verdict, &["% of the wait is for T1 w; the last thread is"]);
+}
+
+#[test]
 fn who_slept_is_late_for_what_the_kernel_did() {
     let work = |_| but(4, 1, [2 * MS, 0, 6 * MS], runs(3));
     let mut program = Program::new(4);

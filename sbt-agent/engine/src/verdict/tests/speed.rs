@@ -106,9 +106,7 @@ fn now_one_cpu_is_slower_now_another() {
     };
     let verdicts = judged(|_, _| 1_000, 1_500, true);
     assert!(
-        verdicts
-            .iter()
-            .any(|verdict| shape::is_of_work(verdict.kind)),
+        verdicts.iter().any(|verdict| verdict.kind.is_of_work()),
         "{verdicts:#?}"
     );
     let verdicts = judged(last_is_slower, 1_500, true);

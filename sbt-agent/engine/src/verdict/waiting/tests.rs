@@ -554,6 +554,15 @@ fn who_never_comes_to_the_site_does_not_hide_where_its_threads_sleep() {
     assert_eq!(told(Some(0)), None, "another thread");
     let long = of_the_last(&meets, &meets.sites[0], None, 1e12);
     assert_eq!(long, None, "they slept much longer than that");
+    // Of threads any of which may be last, the one that sleeps there is named.
+    let mut exact = meets.clone();
+    for place in &mut exact.waits.as_mut().unwrap().places {
+        place.slept_ns = Some(400_000_000);
+        place.threads[0].slept_ns = Some(400_000_000);
+    }
+    let told = |thread| of_the_last(&exact, &exact.sites[0], thread, 0.0).unwrap().0;
+    assert!(told(None).contains("add count.c:31 (T1"), "{}", told(None));
+    assert!(!told(Some(1)).contains("(T1"), "{}", told(Some(1)));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{
 use crate::source::twin::Program;
 use sbt_program::{
     arch::{BREAKPOINT, displaced, prologue},
-    files::FileId,
+    file_id::FileId,
     process,
 };
 

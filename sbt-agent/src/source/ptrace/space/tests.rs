@@ -9,7 +9,7 @@ use super::{
 };
 use crate::source::twin::ProgramPlace;
 use sbt_program::{
-    files::FileId,
+    file_id::FileId,
     trace::{self, Id},
 };
 

@@ -1,7 +1,7 @@
 //! What communicators are called alike in all processes of a job, also where another sbt watches some of
 //! them.
 
-use sbt_engine::job::{MACHINE, WORLD};
+use sbt_engine::{job::WORLD, origin::MACHINE};
 
 use super::{CommunicatorId, Families, Key};
 use crate::runtimes::mpi::{groups::Group, parts::Part};

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::words;
 use crate::report::{
     Policy, Report, SchedulingReport, TaskReport, ThreadReport, scheduling::cpu_list,
 };
@@ -49,7 +50,7 @@ impl Member<'_> {
             .ready_ns
             .filter(|_| self.task.looked_ns >= APART_NS);
         let by_looks = by_looks.map(|ready| ready as f64 / self.task.looked_ns as f64);
-        let by_events = || self.thread.and_then(super::ready_in_work);
+        let by_events = || self.thread.and_then(ready_in_work);
         by_looks.or_else(by_events).unwrap_or(0.0)
     }
 
@@ -79,7 +80,7 @@ impl Member<'_> {
         let mut looked = report.waits.iter().flat_map(|looks| &looks.threads);
         let is_it = |tid: u32, pid: u32| (tid, pid) == (self.task.tid, self.task.pid);
         match self.thread {
-            Some(thread) => super::super::words::who(report, thread.id),
+            Some(thread) => words::who(report, thread.id),
             None => match looked.find(|thread| is_it(thread.tid, thread.pid)) {
                 Some(thread) if thread.name == self.task.name => {
                     format!("{} {}", thread.label, thread.name)
@@ -197,4 +198,24 @@ impl Wanted {
             ready_threads: ready / longest_ns as f64,
         })
     }
+}
+
+/// The share of its work for which a thread was ready without a CPU; `None` if it is unknown.
+fn ready_in_work(thread: &ThreadReport) -> Option<f64> {
+    let (ready, work) = (thread.ready_ns?, thread.work_ns?);
+    (work > 0).then(|| ready as f64 / work as f64)
+}
+
+/// The number of CPUs on which the threads that meet may run; `None` if it is unknown.
+pub fn cpus_of_team(report: &Report) -> Option<u32> {
+    let scheduling = report.run.scheduling.as_ref()?;
+    let cpus = Team::of(report, scheduling).cpus?;
+    u32::try_from(cpus.len()).ok()
+}
+
+/// How many CPUs processes that are not of the program use in the mean; 0 if that is not known.
+pub fn others_cpus(report: &Report) -> f64 {
+    let scheduling = report.run.scheduling.as_ref();
+    let machine = scheduling.and_then(|scheduling| scheduling.machine.as_ref());
+    machine.map_or(0.0, |machine| machine.in_cpus(machine.others_ns()))
 }
