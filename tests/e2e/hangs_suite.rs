@@ -103,6 +103,12 @@ impl Case {
         }
         let stem = self.source.file_stem().unwrap().to_string_lossy();
         let path = folder.join(format!("{stem}-{number}"));
+        if compiler == "javac" {
+            let class = words.next().unwrap();
+            let mut compile = Command::new(compiler);
+            self.compiled(compile.arg("-d").arg(&path).arg(&self.source))?;
+            return Some(vec!["java".into(), "-cp".into(), path, class.into()]);
+        }
         let mut command = if compiler == "rustc" {
             Command::new(Path::new(env!("CARGO")).with_file_name(compiler))
         } else {
@@ -115,13 +121,19 @@ impl Case {
         } else {
             command.arg("-o").arg(&path).arg(&self.source).args(words);
         }
+        self.compiled(&mut command)?;
+        Some(vec![path])
+    }
+
+    /// Runs a compiler. `None` if it is not installed.
+    fn compiled(&self, command: &mut Command) -> Option<()> {
         let output = match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
             output => output.unwrap(),
         };
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {error}", self.called());
-        Some(vec![path])
+        Some(())
     }
 
     /// The case without symbols: sbt must still tell whether the program hangs, and tell nothing false.

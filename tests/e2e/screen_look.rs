@@ -260,6 +260,8 @@ fn names_of_threads_do_not_break_the_frame() {
         };
         terminal.press("p");
         terminal.sees("PAUSED");
+        // The last row of the same frame.
+        terminal.sees("p go on");
         let before = terminal.look(rows);
         terminal.resize((81, 24));
         terminal.resize(USUAL);

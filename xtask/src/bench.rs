@@ -7,6 +7,7 @@ mod backends;
 mod counters;
 pub mod figures;
 mod large;
+mod look;
 mod peers;
 mod recording;
 mod sampling;
@@ -63,10 +64,11 @@ pub struct Args {
 type Part = fn(&Bench, &mut String) -> Result<Vec<String>>;
 
 /// The parts that can be measured alone.
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("start", slowdown::start_up),
     ("own", screen::share),
     ("large", large::programs),
+    ("look", look::stops),
     ("states", states::levels),
     ("sampling", sampling::cost),
     ("counters", counters::cost),
