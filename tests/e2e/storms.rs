@@ -94,10 +94,9 @@ fn numbers_of_threads_are_used_again() {
         assert_eq!(number(thread, "arrivals"), 5, "{report}");
         *numbers.entry(number(thread, "tid")).or_default() += 1;
     }
-    // A thread that ends while CPUs are busy keeps its number for some ms after it was joined, so the next
-    // one gets another; most threads get a number that another thread had before.
-    let had_before: u64 = numbers.values().map(|times| times - 1).sum();
-    assert!(had_before > 360, "{numbers:?}");
+    // Ten threads use a number in the mean. A thread that ends while CPUs are busy keeps its number for some ms
+    // after it was joined, so that the next one gets another.
+    assert!(numbers.len() <= 80, "{numbers:?}");
 }
 
 #[test]

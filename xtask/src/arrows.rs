@@ -1,4 +1,7 @@
 //! The arrows between the modules of a crate: no two import each other in a loop.
+//!
+//! A name that the file of a folder re-exports counts as one of the folder. What stands in the arguments of macros
+//! is not read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

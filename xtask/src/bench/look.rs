@@ -50,7 +50,10 @@ pub fn stops(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
         let (median, all) = (median(times), all.join(", "));
         writeln!(out, "| {name} | {bar} | **{median:.2}** | {all} |")?;
     }
-    let longest = median(&times[1]);
-    let missed = format!("a look stops a thread for {longest:.2} ms, more than {BAR_MS} ms");
-    Ok((longest > BAR_MS).then_some(missed).into_iter().collect())
+    let [without, with] = [median(&times[0]), median(&times[1])];
+    // Where the machine itself stops threads for as long, nothing is known.
+    let missed =
+        format!("beside looks a thread did not get on for {with:.2} ms, more than {BAR_MS} ms");
+    let is_missed = with > BAR_MS && without <= BAR_MS;
+    Ok(is_missed.then_some(missed).into_iter().collect())
 }

@@ -36,7 +36,8 @@ fn is_idle(scene: &Scene, thread: &ThreadSeen) -> bool {
     );
     let of_openmp = |call: &CallSeen| {
         let file = short(&call.binary);
-        LIBRARIES.iter().any(|begin| file.starts_with(begin))
+        // Plug-ins for other processors have names of their own.
+        LIBRARIES.iter().any(|begin| file.starts_with(begin)) && !file.contains("plugin")
     };
     let mut barriers = scene.barriers.iter();
     let in_runtime = thread.stack.iter().any(of_openmp);

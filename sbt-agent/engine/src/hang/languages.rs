@@ -4,6 +4,7 @@ use super::{
     names::View,
     scene::{CallSeen, Doing, Language, WaitFor},
 };
+use crate::java::JAVA;
 
 /// The beginnings of the names of the functions of Python's interpreter in which a thread waits for a lock of
 /// the program.
@@ -11,9 +12,6 @@ const PYTHON_LOCKS: [&str; 3] = ["PyThread_acquire_lock", "PyMutex_Lock", "_PyMu
 
 /// How many of the innermost calls are searched for such a function.
 const INNER: usize = 4;
-
-/// The library of Java's virtual machine.
-const JAVA: &str = "libjvm.so";
 
 /// Advice for a program whose language has a tool that tells more than a look; empty for others.
 pub fn advice(view: &View, process: u32) -> String {

@@ -21,7 +21,8 @@ impl Once {
     }
 
     fn of(function: &str) -> Option<Self> {
-        match function {
+        // Compilers put an ending like `.isra.0` behind the name of a function that they changed.
+        match function.split('.').next().unwrap_or(function) {
             "__cxa_guard_acquire" => Some(Self::Variable),
             "pthread_once" | "__pthread_once" | "call_once"
             // To which it jumps: glibc's `pthread_once.c`, musl's `pthread_once.c`.

@@ -1,6 +1,9 @@
 //! What was seen of processes that stand still. Data only; nothing is judged here.
 
-use crate::{event::Kind, java::waits_for_monitor};
+use crate::{
+    event::Kind,
+    java::{JAVA, waits_for_monitor},
+};
 
 pub use crate::event::ThreadId;
 
@@ -181,8 +184,8 @@ impl ThreadSeen {
             self.doing,
             Doing::Waiting(WaitFor::Condvar { .. } | WaitFor::Futex { .. })
         );
-        let stack = self.stack.iter();
-        sleeps && waits_for_monitor(stack.filter_map(|call| call.function.as_deref()))
+        let of_java = self.stack.iter().filter(|call| call.binary == JAVA);
+        sleeps && waits_for_monitor(of_java.filter_map(|call| call.function.as_deref()))
     }
 }
 

@@ -231,6 +231,7 @@ pub fn blocked_on(view: &View, at: usize) -> Option<BlockedOn> {
         }
     };
     let can_be = !matches!(wait, WaitFor::Barrier(_) | WaitFor::Child { .. });
-    on.timed = can_be.then_some(view.thread(at).timed);
+    let thread = view.thread(at);
+    on.timed = can_be.then_some(thread.timed && !thread.enters_monitor());
     Some(on)
 }

@@ -314,11 +314,16 @@ pub fn of_the_last(
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
     let how = if is_call { "in" } else { "for" };
     // Where any thread may be last, the one that sleeps there nearly always is named.
-    let mut rows = report.threads.iter().filter(|_| thread.is_none());
+    let only = |tid: u32| {
+        let all = report.threads.iter().filter(|row| row.tid == tid);
+        all.map(|row| row.threads).sum::<u64>() == 1
+    };
+    let of_site = site.threads.iter().filter(|_| thread.is_none());
+    let mut rows = of_site.filter_map(|row| report.thread(row.thread));
     let whose = rows.find(|row| {
         let own = threads(most).into_iter().filter(|seen| seen.tid == row.tid);
         let own = total(own.map(|seen| looks.slept_ns(&seen)));
-        own as f64 >= NEARLY_ALL * slept.max(1) as f64
+        only(row.tid) && own as f64 >= NEARLY_ALL * slept.max(1) as f64
     });
     let whose = whose.map_or_else(String::new, |row| format!(" ({})", who(report, row.id)));
     Some((

@@ -244,7 +244,7 @@ impl Thread {
         let (preempted, slept) = (time_of(true), time_of(false));
         let rest = growth.saturating_sub(preempted).min(slept);
         let (mut before, mut asleep) = (0, 0);
-        let most_doubt = most_doubt(&away);
+        let most_doubt = most_doubt(slept);
         for away in &away {
             if away.preempted {
                 before += away.ns();
@@ -279,12 +279,11 @@ impl Thread {
     }
 }
 
-/// What may be in doubt about ready times of which all that is known is that they lie in these times
-/// without a CPU, ns. As one part in [`DOUBT_PART`] of each such time, it is no larger part of a run.
-fn most_doubt(away: &[Away]) -> u64 {
-    let span = away.first().zip(away.last());
-    let span_ns = span.map_or(0, |(first, last)| last.to.saturating_sub(first.from));
-    DOUBT_NS.max(span_ns / DOUBT_PART)
+/// What may be in doubt about ready times, ns, of which all that is known is that they lie in sleeps that took
+/// `slept_ns` together. As one part in [`DOUBT_PART`] of these, what is in doubt is no larger a part of a whole run;
+/// a single phase may be told that much too much or too little.
+fn most_doubt(slept_ns: u64) -> u64 {
+    DOUBT_NS.max(slept_ns / DOUBT_PART)
 }
 
 /// The part `of` / `whole` of a number, which is not larger than the whole.

@@ -68,7 +68,7 @@ fn between_several_sleeps_ready_time_is_unknown_unless_it_is_little() {
 
 #[test]
 fn what_is_little_beside_the_time_in_which_it_lies_may_be_in_doubt() {
-    for (ready_ns, is_known) in [(200_000, true), (201_000, false)] {
+    for (ready_ns, is_known) in [(199_000, true), (201_000, false)] {
         let mut ready = one();
         away(&mut ready, false, 0, 15 * MS);
         away(&mut ready, false, 15 * MS + 1000, 20 * MS);

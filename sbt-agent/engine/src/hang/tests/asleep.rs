@@ -214,6 +214,14 @@ fn java_tells_who_holds_its_locks() {
             "*park < *ObjectMonitor::enter(JavaThread*)",
         );
     seen.of(3).is_whole = false;
+    let of_java = |calls: &str| {
+        let mut calls = stack(calls);
+        for call in &mut calls {
+            call.binary = "libjvm.so".into();
+        }
+        calls
+    };
+    seen.of(3).stack = of_java("*park < *ObjectMonitor::enter(JavaThread*)");
     seen.0.processes[0].language = Some(Language::Java);
     seen.0.processes[0].has_timers = true;
     let found = report(&seen.0, PROCESS);
@@ -242,11 +250,12 @@ fn java_tells_who_holds_its_locks() {
     seen.of(2).stack[0].binary = "libjvm.so".into();
     assert_eq!(names(&report(&seen.0, PROCESS).threads)[3], "GC Thread#0");
     let calls = "*park < *ObjectMonitor::enter(JavaThread*) < *ObjectMonitor::wait(long)";
-    seen.of(3).stack = stack(calls);
+    seen.of(3).stack = of_java(calls);
     let text = report(&seen.0, PROCESS).text;
     assert!(!text.contains("monitor"), "{text}");
     // A virtual machine looks for the monitor now and then, by itself.
-    seen.of(3).stack = stack("*park < *ObjectMonitor::EnterI(JavaThread*)");
+    let calls = "*park < *ObjectMonitor::EnterI(JavaThread*)";
+    seen.of(3).stack = of_java(calls);
     seen.of(3).timed = true;
     for slept in [true, false] {
         (seen.of(3).slept, seen.of(3).ran_ns) = (slept, Some(0));
@@ -259,7 +268,17 @@ fn java_tells_who_holds_its_locks() {
             "{}",
             found.text
         );
+        let order = found
+            .threads
+            .iter()
+            .find(|thread| thread.who.name == "order");
+        let on = order.unwrap().blocked_on.as_ref().unwrap();
+        assert_eq!(on.timed, Some(false));
     }
+    // A function of the program may have that name.
+    seen.of(3).stack = stack(calls);
+    let text = report(&seen.0, PROCESS).text;
+    assert!(!text.contains("monitor"), "{text}");
     // A program that waits for the outside needs no advice.
     let mut seen = alone(call("accept", "socket:[7]"));
     seen.0.processes[0].language = Some(Language::Java);
