@@ -1,4 +1,4 @@
-//! Where a recording was made.
+//! The machine, and the process of a parallel program, of which a recording was made.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ const LONGEST_CLOCK: usize = 64;
 /// that differ only in that are two.
 pub const MACHINE: &str = "machine";
 
-/// Where a recording was made: the machine, and the process's place in a parallel program, as its
+/// The machine on which a recording was made, and the process's place in a parallel program, as its
 /// launcher tells in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {

@@ -1,4 +1,4 @@
-//! Which file it is, under whatever name.
+//! The identity of a file: its device and inode, whatever its name.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt as _};
 

@@ -51,7 +51,7 @@ pub fn stops(bench: &Bench, out: &mut String) -> Result<Vec<String>> {
         writeln!(out, "| {name} | {bar} | **{median:.2}** | {all} |")?;
     }
     let [without, with] = [median(&times[0]), median(&times[1])];
-    // Where the machine itself stops threads for as long, nothing is known.
+    // A machine that stops threads for as long without looks tells nothing about looks.
     let missed =
         format!("beside looks a thread did not get on for {with:.2} ms, more than {BAR_MS} ms");
     let is_missed = with > BAR_MS && without <= BAR_MS;

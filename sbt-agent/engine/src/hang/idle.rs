@@ -18,7 +18,7 @@ pub const ENDS: [&str; 6] = [
 /// How the file names of the runtimes of OpenMP begin. Copies in wheels of Python are called `libgomp-a34b3233.so.1`.
 const LIBRARIES: [&str; 4] = ["libgomp", "libomp.", "libomp-", "libiomp5"];
 
-/// Which threads of a scene are kept by a runtime of OpenMP for the next parallel region, by index.
+/// For each thread of a scene, by index: whether a runtime of OpenMP keeps it for the next parallel region.
 pub fn idle(scene: &Scene) -> Vec<bool> {
     let between = between_regions(scene);
     let all = scene.threads.iter();

@@ -1,4 +1,4 @@
-//! What a thread waits for, and what the threads do that it waits for, one after the other.
+//! Sentences that follow a chain of waits: a thread, the thread it waits for, and so on.
 
 use super::{
     graph::{Graph, Need},
@@ -12,8 +12,8 @@ use crate::place::printable;
 /// Largest number of links in a story; the drawn chain shows the rest.
 const MOST_LINKS: usize = 5;
 
-/// What a thread does and where, and what the threads do that it waits for, up to the barrier
-/// `here` that the sentence is about.
+/// Describes a thread's wait and its place, then the wait of the thread it waits for, and so on, up to the
+/// barrier `here` that the sentence is about.
 pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
     let mut parts = Vec::new();
     let mut seen = vec![thread];
@@ -41,7 +41,7 @@ pub fn story(graph: &Graph, thread: usize, here: Option<usize>) -> String {
     parts.join(", which ")
 }
 
-/// What a thread does, and the thread that the story describes next.
+/// Describes one thread of the chain, and returns the thread to be described next.
 fn link(graph: &Graph, at: usize, here: Option<usize>, first: bool) -> (String, Option<usize>) {
     let view = graph.view;
     match graph.need(at) {

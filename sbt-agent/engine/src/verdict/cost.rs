@@ -1,4 +1,4 @@
-//! What the waits at a site cost, and what it would save to mend them.
+//! The cost of the waits at a site, and the wall time that mending them would save.
 
 use super::{
     team::{cpus_of_team, others_cpus},
@@ -119,7 +119,7 @@ impl Cost {
         }
     }
 
-    /// What mending would save, as a part of a sentence.
+    /// The wall time that mending would save, as a part of a sentence.
     pub fn saves(&self, report: &Report) -> String {
         if self.may_work {
             return "what that would save depends on what threads do between arriving and waiting"

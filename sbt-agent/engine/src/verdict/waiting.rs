@@ -313,7 +313,7 @@ pub fn of_the_last(
     };
     let is_call = is_sleep(most.kind) || most.kind == WaitKind::Other;
     let how = if is_call { "in" } else { "for" };
-    // Where any thread may be last, the one that sleeps there nearly always is named.
+    // The sentence names no thread where any may be last, so the place names its only sleeper.
     let only = |tid: u32| {
         let all = report.threads.iter().filter(|row| row.tid == tid);
         all.map(|row| row.threads).sum::<u64>() == 1

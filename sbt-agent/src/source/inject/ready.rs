@@ -279,8 +279,8 @@ impl Thread {
     }
 }
 
-/// What may be in doubt about ready times, ns, of which all that is known is that they lie in sleeps that took
-/// `slept_ns` together. As one part in [`DOUBT_PART`] of these, what is in doubt is no larger a part of a whole run;
+/// The largest error, ns, with which ready times still count as known, if all that is known is that they lie in
+/// sleeps that took `slept_ns` together. The sum over a whole run is then wrong by one part in [`DOUBT_PART`] at most;
 /// a single phase may be told that much too much or too little.
 fn most_doubt(slept_ns: u64) -> u64 {
     DOUBT_NS.max(slept_ns / DOUBT_PART)
